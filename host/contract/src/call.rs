@@ -1,0 +1,72 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::Content;
+
+/// One invocation of a tool, as the host hands it to a provider.
+#[derive(Clone)]
+pub struct Call {
+    /// Names this call in logs and in the audit.
+    pub id: CallId,
+    /// The tool's full name, resolved.
+    pub tool: String,
+    /// A JSON object that fits the tool's input schema; path subjects are absolute.
+    pub arguments: Value,
+    /// Large or binary arguments, which the JSON names `{"$attachment": 0}`.
+    pub attachments: Vec<Content>,
+    /// How long the tool may take. The provider adds its grace for the answer.
+    pub time: Duration,
+    /// Who calls, where that is not the primary agent.
+    pub caller: Option<String>,
+    /// Where progress and partial output go.
+    pub events: Arc<dyn Events>,
+    /// Set when the caller no longer waits.
+    pub cancel: CancellationToken,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("id", &self.id).field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
+
+/// Names a call: opaque, unique, at most 64 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CallId(pub Arc<str>);
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// From 0 to 1, where that is known.
+    pub fraction: Option<f64>,
+    /// What is being done; at most 200 characters, without control characters.
+    pub message: String,
+}
+
+/// Takes what a call tells while it runs. Called from the thread that runs the guest: it must not block.
+pub trait Events: Send + Sync + 'static {
+    /// The call got further.
+    fn progress(&self, progress: Progress);
+
+    /// A part of the answer is there already.
+    fn emitted(&self, part: &Content);
+}
+
+/// Listens to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEvents;
+
+impl Events for NoEvents {
+    fn progress(&self, _progress: Progress) {}
+    fn emitted(&self, _part: &Content) {}
+}

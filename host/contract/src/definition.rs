@@ -1,0 +1,92 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One tool as it is offered: what a catalogue shows, and what the host needs to check a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// The name that callers use: bare for built-ins, `plugin__tool` for others; at most 64 of `[a-z0-9_-]`.
+    pub name: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it does, when to use it, what it returns, how it fails.
+    pub description: String,
+    /// JSON Schema (2020-12) of the arguments, an object.
+    pub input_schema: Value,
+    /// JSON Schema of [`Output::structured`](crate::Output::structured).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// How the tool behaves.
+    pub annotations: Annotations,
+    /// Which arguments say what a call acts on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subjects: Vec<Subject>,
+    /// The tag under which a model without native tool use may call it in a fenced block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+    /// Other names that resolve to this tool and are not listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// A JSON object for what has no field here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+/// How a tool behaves, in the meanings of MCP's tool annotations.
+///
+/// The default is the strictest: a tool that says nothing about itself acts, destroys and reaches the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub struct Annotations {
+    /// Changes nothing. Enforced: every directory of such a call is read-only.
+    pub read_only: bool,
+    /// May destroy what is there.
+    pub destructive: bool,
+    /// Calling it again with the same arguments changes nothing more.
+    pub idempotent: bool,
+    /// Deals with things outside the machine.
+    pub open_world: bool,
+    /// The answer may be kept while what it was made of stays the same.
+    pub cacheable: bool,
+}
+
+impl Default for Annotations {
+    fn default() -> Self {
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true, cacheable: false }
+    }
+}
+
+/// An argument that says what a call acts on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// RFC 6901 pointer into the arguments, to a string or an array of strings.
+    pub pointer: String,
+    /// What the argument names.
+    pub kind: SubjectKind,
+    /// What is done to it.
+    pub access: Access,
+}
+
+/// What a subject names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubjectKind {
+    /// A file or directory.
+    Path,
+    /// A URL.
+    Url,
+    /// A shell command.
+    Command,
+    /// Any other text, and kinds that this host does not know.
+    Text,
+}
+
+/// What is done to a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// It is looked at.
+    Read,
+    /// It is made, changed, moved or removed.
+    Write,
+}

@@ -1,0 +1,24 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something was refused: what, by which rule, where that rule stands, and what would change it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The capability that was used: `files`, `search`, `network`.
+    pub capability: String,
+    /// What was to be done to what: `read /home/u/.env`.
+    pub action: String,
+    /// The rule that decided, as it is written: `deny_read = "**/.env"`.
+    pub rule: String,
+    /// Where the rule stands: `[tools.file] in /home/u/.config/berth/berth.toml`, or `built in`.
+    pub place: String,
+    /// The line that would change it, or why nothing can.
+    pub remedy: String,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is refused by {} ({}). {}", self.action, self.rule, self.place, self.remedy)
+    }
+}

@@ -1,0 +1,175 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Content, Denial};
+
+/// Why a call failed. Closed, since hosts and agents decide on it; [`Failure::code`] is finer and open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// No tool has that name.
+    ToolNotFound,
+    /// The arguments do not fit the schema, or make no sense.
+    InvalidParameters,
+    /// An argument has the wrong type.
+    TypeMismatch,
+    /// A rule of the operator forbids it.
+    PolicyBlocked,
+    /// A person has to agree first, and nobody was asked.
+    ConfirmationRequired,
+    /// It would fail again in the same way.
+    PermanentFailure,
+    /// The caller went away.
+    Cancelled,
+    /// Too much at once; later may work.
+    RateLimited,
+    /// The other side failed.
+    ServerError,
+    /// The other side was not reached.
+    NetworkError,
+    /// It took too long.
+    Timeout,
+}
+
+impl Category {
+    /// The name in JSON and in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolNotFound => "tool_not_found",
+            Self::InvalidParameters => "invalid_parameters",
+            Self::TypeMismatch => "type_mismatch",
+            Self::PolicyBlocked => "policy_blocked",
+            Self::ConfirmationRequired => "confirmation_required",
+            Self::PermanentFailure => "permanent_failure",
+            Self::Cancelled => "cancelled",
+            Self::RateLimited => "rate_limited",
+            Self::ServerError => "server_error",
+            Self::NetworkError => "network_error",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// A failed call, to be shown to the model. It carries what there is in spite of the failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Why, coarsely.
+    pub category: Category,
+    /// Why, finely and stably: `busy`, `memory_limit`, `crash`, or the tool's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// For a person and a model, at most 4 KiB.
+    pub message: String,
+    /// What to try instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// How long to wait before trying again, in milliseconds.
+    #[serde(default, rename = "retry_after_ms", skip_serializing_if = "Option::is_none", with = "millis")]
+    pub retry_after: Option<Duration>,
+    /// What was made before it failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content: Vec<Content>,
+    /// A JSON value, as in [`Output`](crate::Output).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// The refusal that decided, where the category is [`Category::PolicyBlocked`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<Denial>,
+    /// A JSON object for what has no field here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+impl Failure {
+    /// A failure with a message and nothing else.
+    pub fn new(category: Category, message: impl Into<String>) -> Self {
+        Self {
+            category,
+            code: None,
+            message: message.into(),
+            suggestion: None,
+            retry_after: None,
+            content: Vec::new(),
+            structured: None,
+            denial: None,
+            meta: None,
+        }
+    }
+
+    /// A refusal by a rule.
+    pub fn denied(denial: Denial) -> Self {
+        Self { denial: Some(denial.clone()), ..Self::new(Category::PolicyBlocked, denial.to_string()) }
+    }
+
+    /// The same with a code.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// The same with something to try instead.
+    #[must_use]
+    pub fn with_suggestion(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    /// The text parts, joined by line ends.
+    pub fn joined_text(&self) -> String {
+        crate::output::joined_text(&self.content)
+    }
+}
+
+/// The host could not do its own work: not a tool's failure, and not for a model to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The configuration can't be used.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// A plugin does not load. The message names the plugin and the reason.
+    #[error("{plugin}: {reason}")]
+    Load {
+        /// The plugin's name, or the file's where the name is not known yet.
+        plugin: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The engine can't start on this machine.
+    #[error("engine: {0}")]
+    Engine(String),
+    /// Reading or writing one of the host's own files failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was to be done.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl HostError {
+    /// For `map_err`: an I/O error with what was to be done.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { what: what.into(), source }
+    }
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(duration) => serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,19 @@
+//! The types of a tool call, and the trait of whatever offers tools to the host.
+//!
+//! Nothing here does I/O or knows WebAssembly: front ends, providers and policy all speak in these types.
+
+mod call;
+mod definition;
+mod denial;
+mod error;
+mod output;
+mod provider;
+pub mod text;
+
+pub use call::{Call, CallId, Events, NoEvents, Progress};
+pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
+pub use denial::Denial;
+pub use error::{Category, Failure, HostError};
+pub use output::{Body, Content, Output};
+pub use provider::{BoxFuture, Outcome, Provider};
+pub use tokio_util::sync::CancellationToken;

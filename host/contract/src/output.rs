@@ -1,0 +1,103 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a tool answers with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// The parts, in order.
+    pub content: Vec<Content>,
+    /// A JSON value that fits the tool's output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// A JSON object for what has no field here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+impl Output {
+    /// An answer of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Content::text(text)], ..Self::default() }
+    }
+
+    /// The text parts, joined by line ends.
+    pub fn joined_text(&self) -> String {
+        joined_text(&self.content)
+    }
+}
+
+/// The text parts among `content`, joined by line ends.
+pub(crate) fn joined_text(content: &[Content]) -> String {
+    let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
+    texts.join("\n")
+}
+
+/// One part of an answer, or an attachment of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Content {
+    /// The part itself.
+    #[serde(flatten)]
+    pub body: Body,
+    /// RFC 2046 media type; absent: `text/plain` or `application/octet-stream`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// A JSON object for what has no field here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+}
+
+impl Content {
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { body: Body::Text(text.into()), media_type: None, meta: None }
+    }
+
+    /// The text, where this part is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.body {
+            Body::Text(text) => Some(text),
+            Body::Bytes(_) | Body::Link(_) => None,
+        }
+    }
+
+    /// How many bytes the part holds, without its type and meta.
+    pub fn len(&self) -> usize {
+        match &self.body {
+            Body::Text(text) | Body::Link(text) => text.len(),
+            Body::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether the part holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a part of an answer is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// Text for a model or a person.
+    Text(String),
+    /// Anything else: an image, an archive. In JSON, base64.
+    Bytes(#[serde(with = "base64_text")] Vec<u8>),
+    /// A URI that the caller may read through the host.
+    Link(String),
+}
+
+/// Bytes as standard base64 with padding (RFC 4648, section 4), the form that JSON front ends use.
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,81 @@
+//! Text from strangers: bounded and without what could steer a terminal, a log or a model (invariant 6).
+
+use std::borrow::Cow;
+
+/// Cuts `text` to at most `max` bytes, at a character boundary.
+pub fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+/// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line ends and tabs stay; a carriage
+/// return stays only before a line feed, since alone it lets a line overwrite what was shown.
+pub fn neutral(text: &str) -> Cow<'_, str> {
+    // Almost every text is clean: look before copying.
+    let mut rest = text.char_indices().peekable();
+    let mut out = String::new();
+    let mut clean_until = 0;
+    while let Some((at, c)) = rest.next() {
+        let crlf = c == '\r' && matches!(rest.peek(), Some((_, '\n')));
+        if !steers(c) || crlf {
+            continue;
+        }
+        out.push_str(&text[clean_until..at]);
+        out.push(char::REPLACEMENT_CHARACTER);
+        clean_until = at + c.len_utf8();
+    }
+    if clean_until == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[clean_until..]);
+    Cow::Owned(out)
+}
+
+/// [`neutral`] for a text that has to stay on one line: line ends and tabs become spaces.
+pub fn neutral_line(text: &str) -> String {
+    neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
+}
+
+/// Whether a character can steer what shows it: controls other than line feed and tab, bidirectional embeddings, overrides and
+/// isolates, line and paragraph separators, the tag block that models read and people don't see, zero-width marks that hide words.
+fn steers(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => true,
+        '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' => true,
+        '\u{e0000}'..='\u{e007f}' => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_text_is_not_copied() {
+        assert!(matches!(neutral("plain\ttext\r\nwith ünïcode — 漢字 👩‍👩‍👧\n"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn escapes_and_direction_marks_are_shown_not_obeyed() {
+        assert_eq!(neutral("a\u{1b}[31mred"), "a\u{fffd}[31mred");
+        assert_eq!(neutral("x\rsafe"), "x\u{fffd}safe");
+        assert_eq!(neutral("user\u{202e}txt.exe"), "user\u{fffd}txt.exe");
+        assert_eq!(neutral("\u{9b}2J"), "\u{fffd}2J");
+        assert_eq!(neutral("hid\u{e0041}den"), "hid\u{fffd}den");
+        assert_eq!(neutral("\r"), "\u{fffd}");
+    }
+
+    #[test]
+    fn one_line_stays_one_line() {
+        assert_eq!(neutral_line("a\nb\r\nc\td"), "a b  c d");
+    }
+
+    #[test]
+    fn cutting_never_splits_a_character() {
+        assert_eq!(cut("aé", 2), "a");
+        assert_eq!(cut("aé", 3), "aé");
+        assert_eq!(cut("", 0), "");
+    }
+}

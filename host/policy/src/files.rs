@@ -1,0 +1,387 @@
+//! Which paths a call may read and write.
+//!
+//! Paths given here are real: absolute, links resolved, as the kernel names the object that was opened. The rules never look at a file
+//! system. Order (FILE-12…15): Berth's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
+
+use std::path::{Path, PathBuf};
+
+use berth_contract::{Access, Denial};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
+const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
+
+/// A directory that the operator granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Real path.
+    pub path: PathBuf,
+    /// The most that may be done below it.
+    pub access: Access,
+    /// Where the grant stands, for messages.
+    pub place: String,
+}
+
+/// A folder of Berth's own, out of reach whatever is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnFolder {
+    /// Real path.
+    pub path: PathBuf,
+    /// Whether it may not be read either.
+    pub secret: bool,
+}
+
+/// Globs over paths, all from one key of the configuration.
+///
+/// A glob with a leading `/` is matched against the whole path, any other at every depth. A glob covers what lies below its match, and
+/// `X/**` covers `X` itself.
+#[derive(Clone, Debug, Default)]
+pub struct PathGlobs {
+    set: GlobSet,
+    patterns: Vec<String>,
+    /// For each glob of the set, its pattern.
+    origin: Vec<usize>,
+    place: String,
+}
+
+impl PathGlobs {
+    /// Compiles `patterns`. `place` says where they stand.
+    ///
+    /// # Errors
+    ///
+    /// The first pattern that is no glob, with the engine's explanation.
+    pub fn new(patterns: &[String], place: impl Into<String>) -> Result<Self, String> {
+        let mut set = GlobSetBuilder::new();
+        let mut origin = Vec::new();
+        for (index, pattern) in patterns.iter().enumerate() {
+            let stem = pattern.strip_suffix("/**").unwrap_or(pattern).trim_end_matches('/');
+            let stem = stem.strip_prefix("./").unwrap_or(stem);
+            let anchored = if stem.starts_with('/') || stem.starts_with("**/") {
+                stem.to_owned()
+            } else if stem.is_empty() || stem == "**" {
+                "/**".to_owned()
+            } else {
+                format!("**/{stem}")
+            };
+            for glob in [anchored.clone(), format!("{anchored}/**")] {
+                let glob = GlobBuilder::new(&glob)
+                    .literal_separator(true)
+                    .build()
+                    .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
+                set.add(glob);
+                origin.push(index);
+            }
+        }
+        let set = set.build().map_err(|error| error.to_string())?;
+        Ok(Self { set, patterns: patterns.to_vec(), origin, place: place.into() })
+    }
+
+    /// Whether there is no glob.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    fn first_match(&self, path: &Path) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        self.set.matches(path).first().map(|glob| self.origin[*glob])
+    }
+
+    /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold something denied.
+    fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(|(index, pattern)| {
+            let plain = pattern.split(['*', '?', '[', '{']).next().unwrap_or(pattern);
+            (index, Path::new(plain.trim_end_matches('/')))
+        })
+    }
+}
+
+/// What kind of thing a path names, as far as the rules care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory: `allow_read` does not apply to it, since it has to be entered to reach what is allowed.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// Everything that decides on paths for one plugin.
+#[derive(Clone, Debug, Default)]
+pub struct FileRules {
+    grants: Vec<Grant>,
+    own: Vec<OwnFolder>,
+    deny_read: PathGlobs,
+    allow_read: PathGlobs,
+    deny_write: PathGlobs,
+}
+
+/// The rule that refused a path. [`FileRules::explain`] puts it into words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No grant covers it.
+    Outside,
+    /// Berth's own folder or file.
+    Own,
+    /// The grant that covers it is read-only.
+    ReadOnlyGrant(usize),
+    /// The tool declares that it only reads.
+    ReadOnlyCall,
+    /// A `deny_read` glob.
+    DenyRead(usize),
+    /// `allow_read` is given and has no match.
+    NotInAllowRead,
+    /// A `deny_write` glob.
+    DenyWrite(usize),
+    /// A folder that can't be moved or removed as a whole, since more lies below it than is checked.
+    TooMuchBelow,
+}
+
+impl FileRules {
+    /// Rules for `grants`, with Berth's `own` folders taken out.
+    pub fn new(grants: Vec<Grant>, own: Vec<OwnFolder>) -> Self {
+        let mut grants = grants;
+        // Longest first, so that the first match is the longest. Where one path is granted twice, the narrower grant counts.
+        grants.sort_by(|a, b| {
+            let length = |grant: &Grant| grant.path.components().count();
+            length(b).cmp(&length(a)).then_with(|| a.access.cmp(&b.access))
+        });
+        Self { grants, own, ..Self::default() }
+    }
+
+    /// The same with globs.
+    #[must_use]
+    pub fn with_globs(mut self, deny_read: PathGlobs, allow_read: PathGlobs, deny_write: PathGlobs) -> Self {
+        self.deny_read = deny_read;
+        self.allow_read = allow_read;
+        self.deny_write = deny_write;
+        self
+    }
+
+    /// The grants, longest path first.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Whether `access` to `path` is allowed.
+    ///
+    /// Writing means every change, of the name as well as of what it names; who may not read a path may not write it either.
+    ///
+    /// # Errors
+    ///
+    /// The rule that refuses.
+    pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
+        if self.is_own(path, access) {
+            return Err(Refusal::Own);
+        }
+        let (index, grant) = self
+            .grants
+            .iter()
+            .enumerate()
+            .find(|(_, grant)| path.starts_with(&grant.path))
+            .ok_or(Refusal::Outside)?;
+        if access == Access::Write && grant.access == Access::Read {
+            return Err(Refusal::ReadOnlyGrant(index));
+        }
+        if let Some(glob) = self.deny_read.first_match(path) {
+            return Err(Refusal::DenyRead(glob));
+        }
+        match access {
+            Access::Read if kind == Kind::Directory || self.allow_read.is_empty() => Ok(()),
+            Access::Read => self.allow_read.first_match(path).map(|_| ()).ok_or(Refusal::NotInAllowRead),
+            Access::Write => self.deny_write.first_match(path).map_or(Ok(()), |glob| Err(Refusal::DenyWrite(glob))),
+        }
+    }
+
+    /// Whether something below the folder `path` is certainly refused for writing, as far as the rules alone can tell.
+    pub fn refused_below(&self, path: &Path) -> Option<Refusal> {
+        if self.own.iter().any(|own| own.path.starts_with(path)) {
+            return Some(Refusal::Own);
+        }
+        let below = |anchor: &Path| anchor.starts_with(path);
+        let read = self.deny_read.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyRead(i));
+        let write = || self.deny_write.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyWrite(i));
+        let grant = || {
+            let mut inner = self.grants.iter().enumerate();
+            inner.find(|(_, grant)| grant.access == Access::Read && below(&grant.path)).map(|(i, _)| Refusal::ReadOnlyGrant(i))
+        };
+        read.or_else(write).or_else(grant)
+    }
+
+    /// Puts a refusal into words: the action, the rule, its place, and the line that would change it.
+    pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
+        let shown = path.display();
+        let verb = match access {
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        let glob = |key: &str, globs: &PathGlobs, index: usize| {
+            let pattern = &globs.patterns[index];
+            (
+                format!("{key} = \"{pattern}\""),
+                globs.place.clone(),
+                format!("To allow it, take \"{pattern}\" out of `{key}`."),
+            )
+        };
+        let (rule, place, remedy) = match refusal {
+            Refusal::Outside => (
+                "allowed_paths".to_owned(),
+                self.grants.first().map_or_else(|| "no directory is granted".to_owned(), |grant| grant.place.clone()),
+                format!("To allow it, add {:?} to `allowed_paths`.", path.parent().unwrap_or(path)),
+            ),
+            Refusal::Own => (
+                "the rule that Berth's own files are out of reach".to_owned(),
+                "built in".to_owned(),
+                "No key changes that.".to_owned(),
+            ),
+            Refusal::ReadOnlyGrant(index) => {
+                let grant = &self.grants[index];
+                (
+                    format!("the read-only grant of {}", grant.path.display()),
+                    grant.place.clone(),
+                    format!("To allow it, grant {:?} for writing.", grant.path),
+                )
+            }
+            Refusal::ReadOnlyCall => (
+                "the tool's own claim that it only reads".to_owned(),
+                "the tool's annotations".to_owned(),
+                "The tool's author has to drop `read-only`.".to_owned(),
+            ),
+            Refusal::DenyRead(index) => glob("deny_read", &self.deny_read, index),
+            Refusal::DenyWrite(index) => glob("deny_write", &self.deny_write, index),
+            Refusal::NotInAllowRead => (
+                "allow_read, which has no match".to_owned(),
+                self.allow_read.place.clone(),
+                format!("To allow it, add {path:?} to `allow_read`."),
+            ),
+            Refusal::TooMuchBelow => (
+                "the bound on what is checked below a folder (10,000 entries)".to_owned(),
+                "built in".to_owned(),
+                "Move or remove smaller parts.".to_owned(),
+            ),
+        };
+        Denial { capability: "files".to_owned(), action: format!("{verb} {shown}"), rule, place, remedy }
+    }
+
+    fn is_own(&self, path: &Path, access: Access) -> bool {
+        let named = access == Access::Write
+            && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
+        named || self.own.iter().any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(patterns: &[&str]) -> PathGlobs {
+        let patterns: Vec<String> = patterns.iter().map(|p| (*p).to_owned()).collect();
+        PathGlobs::new(&patterns, "[tools.file]").expect("globs compile")
+    }
+
+    fn grant(path: &str, access: Access) -> Grant {
+        Grant { path: path.into(), access, place: "[tools.file]".into() }
+    }
+
+    fn rules() -> FileRules {
+        let own = vec![
+            OwnFolder { path: "/work/.berth/config".into(), secret: false },
+            OwnFolder { path: "/work/.berth/cache".into(), secret: true },
+        ];
+        FileRules::new(
+            vec![grant("/work", Access::Write), grant("/work/vendor", Access::Read), grant("/work/vendor/patch", Access::Write)],
+            own,
+        )
+        .with_globs(globs(&["**/.env", "secrets/**", "/work/keys"]), PathGlobs::default(), globs(&[".git/hooks/**", ".git/config"]))
+    }
+
+    #[track_caller]
+    fn check(path: &str, access: Access, expected: Result<(), Refusal>) {
+        assert_eq!(rules().decide(Path::new(path), Kind::Other, access), expected, "{access:?} {path}");
+    }
+
+    #[test]
+    fn the_longest_grant_decides() {
+        check("/work/a", Access::Write, Ok(()));
+        check("/work/vendor/a", Access::Read, Ok(()));
+        check("/work/vendor/a", Access::Write, Err(Refusal::ReadOnlyGrant(1)));
+        check("/work/vendor/patch/a", Access::Write, Ok(()));
+        check("/workshop/a", Access::Read, Err(Refusal::Outside));
+        check("/", Access::Read, Err(Refusal::Outside));
+    }
+
+    #[test]
+    fn the_narrower_of_two_grants_of_one_path_counts() {
+        let rules = FileRules::new(vec![grant("/a", Access::Write), grant("/a", Access::Read)], Vec::new());
+        assert_eq!(rules.decide(Path::new("/a/x"), Kind::Other, Access::Write), Err(Refusal::ReadOnlyGrant(0)));
+    }
+
+    #[test]
+    fn what_may_not_be_read_may_not_be_written_either() {
+        for path in ["/work/.env", "/work/deep/er/.env", "/work/secrets", "/work/x/secrets/y/z", "/work/keys", "/work/keys/id"] {
+            for access in [Access::Read, Access::Write] {
+                let decision = rules().decide(Path::new(path), Kind::Other, access);
+                assert!(matches!(decision, Err(Refusal::DenyRead(_))), "{access:?} {path}: {decision:?}");
+            }
+        }
+        check("/work/.envrc", Access::Read, Ok(()));
+        check("/work/my-secrets/x", Access::Read, Ok(()));
+    }
+
+    #[test]
+    fn a_glob_for_what_is_below_a_folder_covers_the_folder() {
+        check("/work/.git/hooks", Access::Write, Err(Refusal::DenyWrite(0)));
+        check("/work/sub/.git/hooks/pre-commit", Access::Write, Err(Refusal::DenyWrite(0)));
+        check("/work/.git/hooks/pre-commit", Access::Read, Ok(()));
+        check("/work/.git/config", Access::Write, Err(Refusal::DenyWrite(1)));
+        check("/work/.git/HEAD", Access::Write, Ok(()));
+    }
+
+    #[test]
+    fn own_folders_are_out_of_reach() {
+        check("/work/.berth/config/berth.toml", Access::Read, Ok(()));
+        check("/work/.berth/config/x", Access::Write, Err(Refusal::Own));
+        check("/work/.berth/cache/x", Access::Read, Err(Refusal::Own));
+        check("/work/deep/berth.toml", Access::Read, Ok(()));
+        check("/work/deep/berth.toml", Access::Write, Err(Refusal::Own));
+        check("/work/deep/Filters.TOML", Access::Write, Err(Refusal::Own));
+    }
+
+    #[test]
+    fn allow_read_limits_files_but_lets_directories_be_entered() {
+        let rules = FileRules::new(vec![grant("/work", Access::Write)], Vec::new()).with_globs(
+            globs(&["src/private.rs"]),
+            globs(&["src"]),
+            PathGlobs::default(),
+        );
+        let read = |path: &str, kind| rules.decide(Path::new(path), kind, Access::Read);
+        assert_eq!(read("/work/src/lib.rs", Kind::Other), Ok(()));
+        assert_eq!(read("/work/README.md", Kind::Other), Err(Refusal::NotInAllowRead));
+        assert_eq!(read("/work/docs", Kind::Directory), Ok(()));
+        assert_eq!(read("/work/src/private.rs", Kind::Other), Err(Refusal::DenyRead(0)));
+    }
+
+    #[test]
+    fn a_folder_over_something_refused_is_known() {
+        let rules = rules();
+        assert_eq!(rules.refused_below(Path::new("/work/.berth")), Some(Refusal::Own));
+        assert_eq!(rules.refused_below(Path::new("/work")), Some(Refusal::Own));
+        assert_eq!(rules.refused_below(Path::new("/work/vendor")), Some(Refusal::ReadOnlyGrant(1)));
+        assert_eq!(rules.refused_below(Path::new("/work/src")), None);
+    }
+
+    #[test]
+    fn a_denial_names_rule_place_and_remedy() {
+        let denial = rules().explain(Refusal::DenyRead(0), Path::new("/work/.env"), Access::Read);
+        assert_eq!(
+            denial.to_string(),
+            "read /work/.env is refused by deny_read = \"**/.env\" ([tools.file]). To allow it, take \"**/.env\" out of `deny_read`."
+        );
+    }
+
+    #[test]
+    fn bad_globs_are_explained() {
+        let error = PathGlobs::new(&["a[".to_owned()], "x").expect_err("not a glob");
+        assert!(error.contains("a["), "{error}");
+    }
+}
