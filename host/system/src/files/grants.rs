@@ -1,10 +1,16 @@
-use std::path::PathBuf;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use berth_contract::Access;
-use berth_policy::files::FileRules;
+use berth_policy::files::{FileRules, Grant, OwnFolder};
+use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-/// The directories of one policy, opened once.
+use super::kernel;
+
+/// The directories of one policy, opened once. The handles pin the directories that were there then: a name that is later pointed
+/// elsewhere changes nothing until the policy is built again.
 #[derive(Debug)]
 pub struct Grants {
     rules: FileRules,
@@ -18,11 +24,52 @@ pub struct Root {
     pub dir: Dir,
     /// Real path.
     pub path: PathBuf,
+    /// The path as the operator wrote it.
+    pub spelled: PathBuf,
     /// The most that may be done below it.
     pub access: Access,
 }
 
+/// Why a directory could not be granted.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// It can't be opened.
+    #[error("{path} can't be granted: {source}")]
+    Open {
+        /// As the operator wrote it.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Where things really lie can't be asked.
+    #[error("directories can't be granted here: /proc is not mounted, so there is no way to tell where a file really lies. Mount it (`mount -t proc proc /proc`)")]
+    NoProc,
+}
+
 impl Grants {
+    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them, `own` folders taken out, `globs`
+    /// added by the function of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`GrantError`] for a directory that is not there or not a directory, or where `/proc` is missing.
+    pub fn open(grants: Vec<Grant>, own: Vec<OwnFolder>, globs: impl FnOnce(FileRules) -> FileRules) -> Result<Self, GrantError> {
+        let mut roots = Vec::new();
+        let mut real_grants = Vec::new();
+        for grant in grants {
+            let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
+            let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
+            let path = kernel::real_path(dir.as_fd()).map_err(|errno| match errno {
+                kernel::NO_PROC => GrantError::NoProc,
+                other => failed(other.into()),
+            })?;
+            real_grants.push(Grant { path: path.clone(), ..grant.clone() });
+            roots.push(Root { dir, path, spelled: grant.path, access: grant.access });
+        }
+        let own = own.into_iter().map(|own| OwnFolder { path: real_or_given(&own.path), ..own }).collect();
+        Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots })
+    }
+
     /// The rules that go with the directories.
     pub fn rules(&self) -> &FileRules {
         &self.rules
@@ -31,5 +78,36 @@ impl Grants {
     /// The directories, in the operator's order.
     pub fn roots(&self) -> &[Root] {
         &self.roots
+    }
+
+    /// The root that covers an absolute path most closely, and what of the path is left below it. Compares spellings: nothing is opened.
+    pub(super) fn covering<'p>(&self, path: &'p Path) -> Option<(&Root, &'p Path)> {
+        let below = |root: &Root| path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok();
+        let covering = self.roots.iter().filter_map(|root| Some((root, below(root)?)));
+        covering.min_by_key(|(_, rest)| rest.components().count())
+    }
+}
+
+/// The real path of one of Berth's own folders. A folder that is not there yet is protected under the name that it will get: the real
+/// path of the nearest folder above it, and the rest.
+fn real_or_given(path: &Path) -> PathBuf {
+    for (depth, ancestor) in path.ancestors().enumerate() {
+        if let Ok(real) = ancestor.canonicalize() {
+            let mut rest: Vec<_> = path.components().rev().take(depth).collect();
+            rest.reverse();
+            return rest.into_iter().fold(real, |joined, part| joined.join(part));
+        }
+    }
+    path.to_owned()
+}
+
+impl Root {
+    /// A second handle on the directory, for a guest that reads its entries.
+    ///
+    /// # Errors
+    ///
+    /// The system's, where no more descriptors can be opened.
+    pub fn reopen(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?)
     }
 }

@@ -1,23 +1,40 @@
 //! The path layer: the one place that opens granted paths.
+//!
+//! A name from a guest is resolved below a directory handle without side effects (`openat2`, `O_PATH`), the kernel is asked where the
+//! result really lies, and the rules decide on that path. What passes is opened again through its handle, so that it is the object that
+//! was decided on, whatever its name points to by then. Changes of names work on the parent's handle and the last component, which the
+//! kernel does not follow.
 
+mod below;
+mod change;
 mod grants;
+mod kernel;
+mod listing;
+mod open;
 
-pub use grants::{Grants, Root};
-
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use berth_contract::{Access, Denial};
 use berth_policy::files::{FileRules, Kind, Refusal};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+
+pub use grants::{GrantError, Grants, Root};
+pub use listing::{Listing, ListingEntry};
+pub use open::{OpenOptions, Opened};
+
+/// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
+const REMEMBERED: usize = 1024;
 
 /// What one call may do with files: the grants of its plugin, all of them read-only where the call is.
 #[derive(Clone, Debug)]
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
+    /// Device and inode of the files that this call made.
+    made: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
 /// Something that exists and may be used: where the kernel says it lies, and a handle that no longer depends on its name.
@@ -29,6 +46,8 @@ pub struct Found {
     pub path: PathBuf,
     /// What it is.
     pub kind: FileType,
+    /// Its metadata, as it was when it was found.
+    pub stat: Stat,
 }
 
 /// Why the path layer did not do what was asked.
@@ -46,10 +65,31 @@ impl From<Errno> for FileError {
     }
 }
 
+/// A last component in a directory that exists: what changes of names work on.
+#[derive(Debug)]
+struct Place<'p> {
+    dir: OwnedFd,
+    dir_path: PathBuf,
+    leaf: &'p str,
+    /// The name ended in a slash, so that only a directory will do.
+    wants_directory: bool,
+}
+
+impl Place<'_> {
+    fn path(&self) -> PathBuf {
+        self.dir_path.join(self.leaf)
+    }
+}
+
 impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
-        Self { grants, read_only }
+        Self { grants, read_only, made: Arc::default() }
+    }
+
+    /// The directories behind the view.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
     }
 
     /// The rules behind the view.
@@ -57,7 +97,16 @@ impl FileView {
         self.grants.rules()
     }
 
+    /// Whether nothing below `root` may be written.
+    pub fn is_read_only(&self, root: &Root) -> bool {
+        self.read_only || root.access == Access::Read
+    }
+
     /// Whether `access` to the real path is allowed, without words for the refusal.
+    ///
+    /// # Errors
+    ///
+    /// The rule that refuses.
     pub fn decide(&self, path: &Path, kind: Kind, access: Access) -> Result<(), Refusal> {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
@@ -71,7 +120,98 @@ impl FileView {
     ///
     /// [`FileError::Denied`] for what lies outside every grant or is refused; the kernel's error otherwise (`NOENT`, `LOOP`, …).
     pub fn find(&self, path: &Path) -> Result<Found, FileError> {
-        let _ = path;
-        Err(Errno::NOSYS.into())
+        let Some((root, rest)) = self.grants.covering(path) else {
+            return Err(self.denied(Refusal::Outside, path, Access::Read));
+        };
+        let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
+        self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, true)
+    }
+
+    /// Finds what `path` names below `dir`, for reading. `follow` says whether a final link is followed.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn find_at(&self, dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<Found, FileError> {
+        let found = self.resolve(dir, path, follow, Access::Read)?;
+        self.check(&found.path, found.kind, Access::Read)?;
+        Ok(found)
+    }
+
+    /// Resolves without deciding on the result: every caller decides next. What leads out of `dir` is denied here, and so is what does
+    /// not exist where it would be denied if it did, so that denied names can't be probed.
+    fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
+        let handle = match kernel::resolve(dir, path, follow) {
+            Ok(handle) => handle,
+            Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
+            Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => {
+                if let Ok(place) = self.place(dir, path) {
+                    self.check(&place.path(), FileType::Unknown, access)?;
+                }
+                return Err(errno.into());
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let stat = rustix::fs::fstat(&handle)?;
+        if stat.st_nlink == 0 {
+            return Err(Errno::NOENT.into());
+        }
+        let path = kernel::real_path(handle.as_fd())?;
+        Ok(Found { handle, path, kind: kernel::file_type(&stat), stat })
+    }
+
+    /// Splits `path` into the directory that it names, which has to exist below `dir`, and the last component, which need not.
+    fn place<'p>(&self, dir: BorrowedFd<'_>, path: &'p str) -> Result<Place<'p>, FileError> {
+        let trimmed = path.trim_end_matches('/');
+        let (parent, leaf) = match trimmed.rsplit_once('/') {
+            Some(("", leaf)) => ("/", leaf),
+            Some((parent, leaf)) => (parent, leaf),
+            None => (".", trimmed),
+        };
+        if matches!(leaf, "" | "." | "..") {
+            // Nothing here may rename or remove the directory that a handle stands for.
+            return Err(if path.is_empty() { Errno::NOENT } else { Errno::INVAL }.into());
+        }
+        let handle = kernel::resolve(dir, parent, true).map_err(|errno| match errno {
+            Errno::XDEV => self.leads_out(dir, path, Access::Write),
+            errno => errno.into(),
+        })?;
+        let stat = rustix::fs::fstat(&handle)?;
+        if kernel::file_type(&stat) != FileType::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        if stat.st_nlink == 0 {
+            return Err(Errno::NOENT.into());
+        }
+        let dir_path = kernel::real_path(handle.as_fd())?;
+        Ok(Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() })
+    }
+
+    fn check(&self, path: &Path, kind: FileType, access: Access) -> Result<(), FileError> {
+        let kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
+        self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
+    }
+
+    fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
+        FileError::Denied(Box::new(self.rules().explain(refusal, path, access)))
+    }
+
+    fn leads_out(&self, dir: BorrowedFd<'_>, path: &str, access: Access) -> FileError {
+        match kernel::real_path(dir) {
+            Ok(dir) => self.denied(Refusal::Outside, &dir.join(path), access),
+            Err(errno) => errno.into(),
+        }
+    }
+
+    fn remember_made(&self, stat: &Stat) {
+        if let Ok(mut made) = self.made.lock()
+            && made.len() < REMEMBERED
+        {
+            made.push((stat.st_dev, stat.st_ino));
+        }
+    }
+
+    fn made_by_this_call(&self, stat: &Stat) -> bool {
+        self.made.lock().is_ok_and(|made| made.contains(&(stat.st_dev, stat.st_ino)))
     }
 }

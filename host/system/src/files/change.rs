@@ -1,0 +1,188 @@
+//! Changing names: making, removing, renaming and linking, and setting times.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Component, Path, PathBuf};
+
+use berth_contract::Access;
+use berth_policy::files::Refusal;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
+use rustix::io::Errno;
+
+use super::{FileError, FileView, Place, kernel};
+
+impl FileView {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal, or the kernel's error.
+    pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
+        let place = self.place(dir, path)?;
+        self.check(&place.path(), FileType::Directory, Access::Write)?;
+        Ok(rustix::fs::mkdirat(&place.dir, place.leaf, Mode::from_raw_mode(0o777))?)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal, or the kernel's error.
+    pub fn remove_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
+        let place = self.place(dir, path)?;
+        self.check(&place.path(), FileType::Directory, Access::Write)?;
+        if let Some(refusal) = self.rules().refused_below(&place.path()) {
+            return Err(self.denied(refusal, &place.path(), Access::Write));
+        }
+        Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes anything but a directory.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal, or the kernel's error.
+    pub fn unlink(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
+        let place = self.place(dir, path)?;
+        self.check(&place.path(), FileType::RegularFile, Access::Write)?;
+        if place.wants_directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::empty())?)
+    }
+
+    /// Renames within and between grants of one file system. What the call itself made takes over the mode and, where that is allowed,
+    /// the owner of the file that it replaces, so that writing a file anew by way of a temporary one changes neither.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal: of either name, or of anything below a directory under its old or new name. The kernel's error otherwise.
+    pub fn rename(&self, from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> Result<(), FileError> {
+        let source = self.place(from.0, from.1)?;
+        let target = self.place(to.0, to.1)?;
+        let stat = rustix::fs::statat(&source.dir, source.leaf, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = stat.as_ref().map_or(FileType::Unknown, kernel::file_type);
+        for path in [source.path(), target.path()] {
+            self.check(&path, kind, Access::Write)?;
+            self.check(&path, kind, Access::Read)?;
+        }
+        let stat = stat?;
+        let is_directory = kind == FileType::Directory;
+        if (source.wants_directory || target.wants_directory) && !is_directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        if is_directory {
+            self.check_below(&source, &target.path())?;
+            if let Some(refusal) = self.rules().refused_below(&target.path()) {
+                return Err(self.denied(refusal, &target.path(), Access::Write));
+            }
+        } else if kind == FileType::RegularFile {
+            self.keep_mode(&source, &stat, &target);
+        }
+        Ok(rustix::fs::renameat_with(&source.dir, source.leaf, &target.dir, target.leaf, RenameFlags::empty())?)
+    }
+
+    /// Makes a second name for a regular file. The object that was decided on is linked, not whatever has its name by then.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal of either name, for reading or writing: a link must open no way that the old name did not. The kernel's error
+    /// otherwise.
+    pub fn link(&self, from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> Result<(), FileError> {
+        let found = self.resolve(from.0, from.1, false, Access::Write)?;
+        let target = self.place(to.0, to.1)?;
+        for path in [&found.path, &target.path()] {
+            self.check(path, found.kind, Access::Write)?;
+            self.check(path, found.kind, Access::Read)?;
+        }
+        if found.kind != FileType::RegularFile || target.wants_directory {
+            return Err(Errno::PERM.into());
+        }
+        let name = kernel::fd_name(found.handle.as_fd());
+        Ok(rustix::fs::linkat(kernel::proc_fds()?, name.as_str(), &target.dir, target.leaf, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Makes a symbolic link to `points_to`, relative to where the link lies.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the sandbox follow links too. The
+    /// kernel's error otherwise.
+    pub fn symlink(&self, points_to: &str, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
+        let place = self.place(dir, path)?;
+        self.check(&place.path(), FileType::Symlink, Access::Write)?;
+        let target = lexical_join(&place.dir_path, Path::new(points_to));
+        if Path::new(points_to).is_absolute() {
+            return Err(self.denied(Refusal::Outside, &target, Access::Read));
+        }
+        self.check(&target, FileType::Directory, Access::Read)?;
+        if place.wants_directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?)
+    }
+
+    /// What a symbolic link says.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal; `INVAL` for what is no link, `ILSEQ` for a target that is not UTF-8.
+    pub fn read_link(&self, dir: BorrowedFd<'_>, path: &str) -> Result<String, FileError> {
+        let found = self.find_at(dir, path, false)?;
+        if found.kind != FileType::Symlink {
+            return Err(Errno::INVAL.into());
+        }
+        let target = rustix::fs::readlinkat(&found.handle, "", Vec::new())?;
+        Ok(target.into_string().map_err(|_| Errno::ILSEQ)?)
+    }
+
+    /// Sets the times of a file or directory.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal; `NOTSUP` for a link itself; the kernel's error otherwise.
+    pub fn set_times(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, times: &Timestamps) -> Result<(), FileError> {
+        let found = self.resolve(dir, path, follow, Access::Write)?;
+        self.check(&found.path, found.kind, Access::Write)?;
+        if !matches!(found.kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Errno::NOTSUP.into());
+        }
+        let name = kernel::fd_name(found.handle.as_fd());
+        Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
+    }
+
+    /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider than the process's umask.
+    fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
+        if !self.made_by_this_call(stat) {
+            return;
+        }
+        let Ok(replaced) = rustix::fs::statat(&target.dir, target.leaf, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let Ok(handle) = kernel::resolve(source.dir.as_fd(), source.leaf, false) else { return };
+        let same = rustix::fs::fstat(&handle).is_ok_and(|now| (now.st_dev, now.st_ino) == (stat.st_dev, stat.st_ino));
+        let (Ok(fds), true, FileType::RegularFile) = (kernel::proc_fds(), same, kernel::file_type(&replaced)) else { return };
+        let name = kernel::fd_name(handle.as_fd());
+        if (replaced.st_uid, replaced.st_gid) != (stat.st_uid, stat.st_gid) {
+            let owner = (Some(Uid::from_raw(replaced.st_uid)), Some(Gid::from_raw(replaced.st_gid)));
+            // Only root may give files away; for anyone else the new file is their own.
+            let _ = rustix::fs::chownat(fds, name.as_str(), owner.0, owner.1, AtFlags::empty());
+        }
+        // Without set-user-id and its kin: new contents don't inherit privileges.
+        let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
+        let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
+    }
+}
+
+/// Joins without asking the file system: `..` takes a component away.
+fn lexical_join(base: &Path, path: &Path) -> PathBuf {
+    let mut joined = base.to_owned();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                joined.pop();
+            }
+            Component::Normal(part) => joined.push(part),
+            Component::RootDir => joined = PathBuf::from("/"),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    joined
+}

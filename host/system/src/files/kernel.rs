@@ -1,0 +1,91 @@
+//! What the kernel is asked, in one place: resolving a name without side effects, and telling where the result lies.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+/// How often a resolution is tried again that raced with a rename somewhere above.
+const RACES: usize = 16;
+
+/// The longest path that is looked at; the kernel's own bound.
+const PATH_MAX: usize = 4096;
+
+/// Says that `/proc` is not what it should be.
+pub(super) const NO_PROC: Errno = Errno::NOSYS;
+
+/// Finds what `path` names below `dir`, without opening it for use: no FIFO blocks, no device is touched, no link leads out.
+///
+/// A final link is followed where `follow` says so.
+///
+/// # Errors
+///
+/// `XDEV` where the path leads out of `dir`; the kernel's otherwise.
+pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
+    let mut flags = OFlags::PATH;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    open_beneath(dir, path, flags, ResolveFlags::empty())
+}
+
+/// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.
+pub(super) fn open_beneath(dir: BorrowedFd<'_>, path: &str, flags: OFlags, also: ResolveFlags) -> Result<OwnedFd, Errno> {
+    if path.len() > PATH_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | also;
+    for _ in 0..RACES {
+        match rustix::fs::openat2(dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Where the kernel says that the object behind a handle lies, links resolved.
+///
+/// # Errors
+///
+/// `NOENT` for an object without a name any more, [`NO_PROC`] where `/proc` is not mounted.
+pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+    let path = rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
+    let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+    // What is not a file system's (`pipe:[1]`) or not below our root has no path that a rule could decide on.
+    if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
+}
+
+/// Opens for use what an `O_PATH` handle names: the same object, whatever its name points to by now.
+pub(super) fn reopen(handle: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // Neither flag matters for what passes the type check; both are a second line should that ever be wrong.
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::openat(proc_fds()?, fd_name(handle).as_str(), flags, Mode::empty())
+}
+
+/// The name under [`proc_fds`] through which system calls that take a path reach the object behind a handle.
+pub(super) fn fd_name(handle: BorrowedFd<'_>) -> String {
+    handle.as_raw_fd().to_string()
+}
+
+/// `/proc/self/fd`, opened once and checked to be the kernel's.
+pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
+    const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+    static FDS: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let fds = FDS.get_or_init(|| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fds = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()?;
+        let is_proc = rustix::fs::fstatfs(&fds).is_ok_and(|fs| i64::try_from(fs.f_type) == Ok(PROC_SUPER_MAGIC));
+        is_proc.then_some(fds)
+    });
+    fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
+}
+
+/// The type of what a `stat` is of.
+pub(super) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}

@@ -1,0 +1,71 @@
+//! Reading a directory's entries, less what may not be read.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use berth_contract::Access;
+use berth_policy::files::Kind;
+use rustix::fs::{Dir, FileType, OFlags, ResolveFlags};
+
+use super::{FileError, FileView, kernel};
+
+/// Reads the entries of one directory as they are asked for.
+#[derive(Debug)]
+pub struct Listing {
+    view: FileView,
+    dir: Dir,
+    path: PathBuf,
+    hidden: u64,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListingEntry {
+    /// The last component.
+    pub name: String,
+    /// What it is, as the directory says; [`FileType::Unknown`] on file systems that don't say.
+    pub kind: FileType,
+}
+
+impl FileView {
+    /// Starts to read the entries of an open directory. It is decided on anew, since it may have been moved since it was opened.
+    ///
+    /// # Errors
+    ///
+    /// A rule's refusal, or the kernel's error.
+    pub fn list(&self, dir: BorrowedFd<'_>) -> Result<Listing, FileError> {
+        let handle = kernel::open_beneath(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)?;
+        let path = kernel::real_path(handle.as_fd())?;
+        self.check(&path, FileType::Directory, Access::Read)?;
+        Ok(Listing { view: self.clone(), dir: Dir::new(handle)?, path, hidden: 0 })
+    }
+}
+
+impl Listing {
+    /// How many entries were left out so far: refused by a rule, or with a name that is not UTF-8.
+    pub fn hidden(&self) -> u64 {
+        self.hidden
+    }
+}
+
+impl Iterator for Listing {
+    type Item = Result<ListingEntry, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.dir.next()? {
+                Ok(entry) => entry,
+                Err(errno) => return Some(Err(errno.into())),
+            };
+            let kind = entry.file_type();
+            let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
+            match entry.file_name().to_str() {
+                Ok("." | "..") => {}
+                Ok(name) if self.view.decide(&self.path.join(name), rule_kind, Access::Read).is_ok() => {
+                    return Some(Ok(ListingEntry { name: name.to_owned(), kind }));
+                }
+                _ => self.hidden += 1,
+            }
+        }
+    }
+}

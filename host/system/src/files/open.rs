@@ -1,0 +1,117 @@
+//! Opening files and directories for use.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use berth_contract::Access;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{FileError, FileView, Found, kernel};
+
+/// How often an open starts again that found a name neither taken nor free: a link to nothing, or a race.
+const ATTEMPTS: usize = 4;
+
+/// What is to be opened, and how. The default opens for neither reading nor writing, and follows links.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Data can be read.
+    pub read: bool,
+    /// Data can be written.
+    pub write: bool,
+    /// A missing file is made.
+    pub create: bool,
+    /// A file that exists is an error.
+    pub exclusive: bool,
+    /// A file that exists is emptied, after everything else has succeeded.
+    pub truncate: bool,
+    /// Anything but a directory is an error.
+    pub directory: bool,
+    /// A final link is an error.
+    pub no_follow: bool,
+    /// Every write waits for the disk.
+    pub sync: bool,
+}
+
+impl OpenOptions {
+    fn access(self) -> Access {
+        if self.write || self.create || self.truncate { Access::Write } else { Access::Read }
+    }
+
+    fn flags(self) -> OFlags {
+        let mode = match (self.read, self.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            (_, false) => OFlags::RDONLY,
+        };
+        if self.sync { mode | OFlags::SYNC } else { mode }
+    }
+}
+
+/// An open file or directory.
+#[derive(Debug)]
+pub struct Opened {
+    /// Open for use.
+    pub handle: OwnedFd,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// A regular file or a directory, nothing else.
+    pub kind: FileType,
+}
+
+impl FileView {
+    /// Opens what `path` names below `dir`: a regular file or a directory, nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Denied`] where a rule refuses, before anything was touched; the kernel's error otherwise.
+    pub fn open_at(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<Opened, FileError> {
+        let access = how.access();
+        for _ in 0..ATTEMPTS {
+            match self.resolve(dir, path, !how.no_follow, access) {
+                Ok(_) if how.create && how.exclusive => return Err(Errno::EXIST.into()),
+                Ok(found) => return self.open_found(&found, how),
+                Err(FileError::Errno(Errno::NOENT)) if how.create && !how.directory => match self.make(dir, path, how) {
+                    Err(FileError::Errno(Errno::EXIST)) if !how.exclusive => {}
+                    made => return made,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::LOOP.into())
+    }
+
+    fn open_found(&self, found: &Found, how: OpenOptions) -> Result<Opened, FileError> {
+        self.check(&found.path, found.kind, how.access())?;
+        if how.write || how.truncate {
+            // What is open for writing can mostly be read as well, by `metadata` at least.
+            self.check(&found.path, found.kind, Access::Read)?;
+        }
+        let flags = match found.kind {
+            FileType::Directory if how.write || how.truncate => return Err(Errno::ISDIR.into()),
+            FileType::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+            _ if how.directory => return Err(Errno::NOTDIR.into()),
+            FileType::RegularFile => how.flags(),
+            FileType::Symlink => return Err(Errno::LOOP.into()),
+            // A FIFO would hang the thread, a device may act on being opened.
+            _ => return Err(Errno::NOTSUP.into()),
+        };
+        let handle = kernel::reopen(found.handle.as_fd(), flags)?;
+        if how.truncate {
+            rustix::fs::ftruncate(&handle, 0)?;
+        }
+        Ok(Opened { handle, path: found.path.clone(), kind: found.kind })
+    }
+
+    fn make(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<Opened, FileError> {
+        let place = self.place(dir, path)?;
+        self.check(&place.path(), FileType::RegularFile, Access::Write)?;
+        if place.wants_directory {
+            return Err(Errno::ISDIR.into());
+        }
+        let flags = how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&place.dir, place.leaf, flags, Mode::from_raw_mode(0o666))?;
+        self.remember_made(&rustix::fs::fstat(&handle)?);
+        Ok(Opened { handle, path: place.path(), kind: FileType::RegularFile })
+    }
+}
