@@ -1,0 +1,76 @@
+//! What an answer says beside what was asked: that it was cut, that something was left out.
+
+use berth_sdk::search::{Ending, Skipped};
+
+/// Adds a notice in brackets on a line of its own.
+pub(crate) fn add(text: &mut String, notice: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push('[');
+    text.push_str(notice);
+    text.push_str("]\n");
+}
+
+/// Says that a search ended before its time. Its limit is the tool's own to explain.
+pub(crate) fn add_ending(text: &mut String, ending: Ending) {
+    match ending {
+        Ending::Complete | Ending::Limit => {}
+        Ending::Deadline => add(text, "The time was up before everything was searched; narrow the path or the pattern."),
+        Ending::Cancelled => add(text, "The call was cancelled before everything was searched."),
+    }
+}
+
+/// Says what a search left out.
+pub(crate) fn add_skipped(text: &mut String, skipped: Skipped) {
+    let parts: Vec<String> =
+        [(skipped.denied, "denied by the operator's rules"), (skipped.unreadable, "unreadable"), (skipped.binary, "binary")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+    if !parts.is_empty() {
+        add(text, &format!("Skipped: {}.", parts.join(", ")));
+    }
+}
+
+/// A number of bytes for people: `812 B`, `1.5 KiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut unit = "B";
+    let mut tenths = bytes.saturating_mul(10);
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if tenths < 10_240 {
+            break;
+        }
+        tenths /= 1024;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_for_people() {
+        for (bytes, shown) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
+            assert_eq!(size(bytes), shown);
+        }
+        assert!(size(u64::MAX).ends_with("TiB"));
+    }
+
+    #[test]
+    fn only_what_was_skipped_is_named() {
+        let mut text = String::from("a");
+        add_skipped(&mut text, Skipped { denied: 2, unreadable: 0, binary: 1 });
+        assert_eq!(text, "a\n[Skipped: 2 denied by the operator's rules, 1 binary.]\n");
+        add_skipped(&mut text, Skipped::default());
+        assert_eq!(text.lines().count(), 2);
+    }
+}

@@ -1,0 +1,131 @@
+use std::borrow::Cow;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use crate::{Content, Failure};
+
+/// The call that is running: what came with it, and what the host offers it.
+#[derive(Debug, Default)]
+pub struct Call {
+    attachments: Vec<Content>,
+}
+
+impl Call {
+    pub(crate) fn new(attachments: Vec<Content>) -> Self {
+        Self { attachments }
+    }
+
+    /// The id of this call: opaque, at most 64 characters. The audit has the same.
+    pub fn id(&self) -> String {
+        host::id()
+    }
+
+    /// The time that the tool has left.
+    pub fn remaining(&self) -> Duration {
+        Duration::from_millis(host::remaining_ms())
+    }
+
+    /// Whether the caller has gone away. The host stops the call soon after in any case.
+    pub fn cancelled(&self) -> bool {
+        host::cancelled()
+    }
+
+    /// Says how far the work is, from 0 to 1 where that is known, and what is being done. The host passes on at most 10 a second and 200
+    /// characters of each.
+    pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
+        host::progress(fraction.into(), message);
+    }
+
+    /// Hands out a part of the answer at once: shown as it comes, and the answer if the call is cut off. False: the budget (8 MiB in all)
+    /// is spent and nothing was kept, so stop.
+    #[must_use = "false says that nothing more is kept"]
+    pub fn emit(&self, part: Content) -> bool {
+        host::emit(part)
+    }
+
+    /// Everything that came beside the arguments.
+    pub fn attachments(&self) -> &[Content] {
+        &self.attachments
+    }
+
+    /// The content that an argument names.
+    ///
+    /// # Errors
+    ///
+    /// Where the call has no such attachment.
+    pub fn attachment(&self, argument: Attachment) -> Result<&Content, Failure> {
+        self.attachments
+            .get(argument.index)
+            .ok_or_else(|| Failure::invalid(format!("the call has no attachment {}, only {}", argument.index, self.attachments.len())))
+    }
+}
+
+/// An argument whose content travels beside the JSON, since it is large or binary: `{"$attachment": 0}`. [`Call::attachment`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    #[serde(rename = "$attachment")]
+    index: usize,
+}
+
+impl JsonSchema for Attachment {
+    fn schema_name() -> Cow<'static, str> {
+        "Attachment".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": { "$attachment": { "type": "integer", "minimum": 0 } },
+            "required": ["$attachment"],
+            "additionalProperties": false
+        })
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+use crate::guest::call as host;
+
+/// Stands in for the host in unit tests: nobody is in a hurry, and nobody listens.
+#[cfg(not(target_arch = "wasm32"))]
+mod host {
+    use crate::Content;
+
+    pub(super) fn id() -> String {
+        "test".to_owned()
+    }
+
+    pub(super) fn remaining_ms() -> u64 {
+        600_000
+    }
+
+    pub(super) fn cancelled() -> bool {
+        false
+    }
+
+    pub(super) fn progress(_fraction: Option<f64>, _message: &str) {}
+
+    pub(super) fn emit(_part: Content) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_is_found_by_its_number() {
+        let call = Call::new(vec![Content::text("first"), Content::bytes([1, 2], "application/x-two")]);
+        let argument: Attachment = serde_json::from_str(r#"{"$attachment": 1}"#).unwrap();
+        assert_eq!(call.attachment(argument).unwrap().as_bytes(), Some(&[1, 2][..]));
+        let missing = call.attachment(Attachment { index: 2 }).unwrap_err();
+        assert_eq!(missing.message, "the call has no attachment 2, only 2");
+    }
+}

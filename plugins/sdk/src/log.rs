@@ -1,0 +1,46 @@
+//! Messages for the operator's log, never shown to a model. The host keeps at most 1,000 a call and 4 KiB of each.
+//!
+//! In unit tests they go to the standard error.
+
+use std::fmt::Display;
+
+/// How much a message matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// For the plugin's developer.
+    Debug,
+    /// What happened.
+    Info,
+    /// What may be wrong.
+    Warn,
+    /// What went wrong.
+    Error,
+}
+
+/// Writes a message: `log::write(Level::Info, format_args!("{count} rows"))`.
+pub fn write(level: Level, message: impl Display) {
+    #[cfg(target_arch = "wasm32")]
+    crate::guest::log(level, &message.to_string());
+    #[cfg(not(target_arch = "wasm32"))]
+    eprintln!("{level:?}: {message}");
+}
+
+/// [`write()`] at [`Level::Debug`].
+pub fn debug(message: impl Display) {
+    write(Level::Debug, message);
+}
+
+/// [`write()`] at [`Level::Info`].
+pub fn info(message: impl Display) {
+    write(Level::Info, message);
+}
+
+/// [`write()`] at [`Level::Warn`].
+pub fn warn(message: impl Display) {
+    write(Level::Warn, message);
+}
+
+/// [`write()`] at [`Level::Error`].
+pub fn error(message: impl Display) {
+    write(Level::Error, message);
+}

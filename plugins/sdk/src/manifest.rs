@@ -1,0 +1,234 @@
+//! The manifest: what a plugin is and asks for, as one JSON object in the custom section `berth:manifest`, rendered at compile time.
+
+/// Who made a plugin, and what it asks for.
+pub struct Manifest {
+    /// `[a-z0-9_-]`, at most 24 characters.
+    pub name: &'static str,
+    /// Semantic version.
+    pub version: &'static str,
+    /// One line.
+    pub description: &'static str,
+    /// Separated by `:`, as Cargo gives them; may be empty.
+    pub authors: &'static str,
+    /// SPDX expression; may be empty.
+    pub license: &'static str,
+    /// URL; may be empty.
+    pub repository: &'static str,
+    /// What the plugin asks for.
+    pub capabilities: &'static [Capability],
+    /// What it needs where the host's defaults don't fit.
+    pub limits: Limits,
+}
+
+/// A capability that a plugin asks for.
+pub struct Capability {
+    /// As in the configuration: `files`, `search`.
+    pub name: &'static str,
+    /// For `files`, `read` or `read-write`.
+    pub access: Option<&'static str>,
+    /// Why, for the operator.
+    pub reason: &'static str,
+}
+
+/// What a call of the plugin needs.
+pub struct Limits {
+    /// Memory in MiB.
+    pub memory_mib: Option<u32>,
+    /// Time in seconds.
+    pub timeout_secs: Option<u32>,
+}
+
+impl Limits {
+    /// The host's defaults.
+    pub const NONE: Self = Self { memory_mib: None, timeout_secs: None };
+}
+
+/// The manifest as JSON, and its length. `N` is that length, so ask with 0 for it first.
+pub const fn render<const N: usize>(manifest: &Manifest) -> ([u8; N], usize) {
+    let mut json = Json { bytes: [0; N], length: 0 };
+    json.raw("{\"manifest\":1,\"name\":");
+    json.string(manifest.name);
+    json.member("version", manifest.version);
+    json.member("description", manifest.description);
+    if !manifest.authors.is_empty() {
+        json.raw(",\"authors\":[\"");
+        json.split(manifest.authors.as_bytes());
+        json.raw("\"]");
+    }
+    if !manifest.license.is_empty() {
+        json.member("license", manifest.license);
+    }
+    if !manifest.repository.is_empty() {
+        json.member("repository", manifest.repository);
+    }
+    json.raw(",\"capabilities\":[");
+    let mut index = 0;
+    while index < manifest.capabilities.len() {
+        let capability = &manifest.capabilities[index];
+        json.raw(if index == 0 { "{\"name\":" } else { ",{\"name\":" });
+        json.string(capability.name);
+        if let Some(access) = capability.access {
+            json.member("access", access);
+        }
+        json.member("reason", capability.reason);
+        json.raw("}");
+        index += 1;
+    }
+    json.raw("]");
+    json.limits(&manifest.limits);
+    json.raw("}");
+    (json.bytes, json.length)
+}
+
+/// Writes what fits into `N` bytes, and counts all.
+struct Json<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Json<N> {
+    const fn byte(&mut self, byte: u8) {
+        if self.length < N {
+            self.bytes[self.length] = byte;
+        }
+        self.length += 1;
+    }
+
+    const fn raw(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut index = 0;
+        while index < bytes.len() {
+            self.byte(bytes[index]);
+            index += 1;
+        }
+    }
+
+    const fn string(&mut self, text: &str) {
+        self.byte(b'"');
+        let bytes = text.as_bytes();
+        let mut index = 0;
+        while index < bytes.len() {
+            self.escaped(bytes[index]);
+            index += 1;
+        }
+        self.byte(b'"');
+    }
+
+    const fn escaped(&mut self, byte: u8) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        match byte {
+            b'"' | b'\\' => {
+                self.byte(b'\\');
+                self.byte(byte);
+            }
+            0..0x20 => {
+                self.raw("\\u00");
+                self.byte(HEX[(byte >> 4) as usize]);
+                self.byte(HEX[(byte & 15) as usize]);
+            }
+            _ => self.byte(byte),
+        }
+    }
+
+    /// The strings that `:` separates, without the outer quotes.
+    const fn split(&mut self, list: &[u8]) {
+        let mut index = 0;
+        while index < list.len() {
+            if list[index] == b':' {
+                self.raw("\",\"");
+            } else {
+                self.escaped(list[index]);
+            }
+            index += 1;
+        }
+    }
+
+    const fn member(&mut self, key: &str, value: &str) {
+        self.raw(",\"");
+        self.raw(key);
+        self.raw("\":");
+        self.string(value);
+    }
+
+    const fn limits(&mut self, limits: &Limits) {
+        let pairs = [("memory_mib", limits.memory_mib), ("timeout_secs", limits.timeout_secs)];
+        let (mut index, mut written) = (0, 0);
+        while index < pairs.len() {
+            let (key, value) = pairs[index];
+            if let Some(value) = value {
+                self.raw(if written == 0 { ",\"limits\":{\"" } else { ",\"" });
+                self.raw(key);
+                self.raw("\":");
+                self.number(value);
+                written += 1;
+            }
+            index += 1;
+        }
+        if written > 0 {
+            self.raw("}");
+        }
+    }
+
+    const fn number(&mut self, value: u32) {
+        if value >= 10 {
+            self.number(value / 10);
+        }
+        self.byte(b'0' + (value % 10) as u8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const BARE: Manifest = Manifest {
+        name: "bare",
+        version: "1.2.3",
+        description: "Nothing much",
+        authors: "",
+        license: "",
+        repository: "",
+        capabilities: &[],
+        limits: Limits::NONE,
+    };
+
+    const FULL: Manifest = Manifest {
+        description: "Says \"hi\" \\ über\u{1f}",
+        authors: "A <a@example.org>:B",
+        license: "MIT OR Apache-2.0",
+        repository: "https://example.org/full",
+        capabilities: &[
+            Capability { name: "files", access: Some("read"), reason: "to look\n" },
+            Capability { name: "search", access: None, reason: "to find" },
+        ],
+        limits: Limits { memory_mib: Some(64), timeout_secs: Some(10) },
+        ..BARE
+    };
+
+    #[test]
+    fn what_is_empty_is_left_out() {
+        const LENGTH: usize = render::<0>(&BARE).1;
+        let value: Value = serde_json::from_slice(&render::<LENGTH>(&BARE).0).unwrap();
+        assert_eq!(value, json!({ "manifest": 1, "name": "bare", "version": "1.2.3", "description": "Nothing much", "capabilities": [] }));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        const LENGTH: usize = render::<0>(&FULL).1;
+        let value: Value = serde_json::from_slice(&render::<LENGTH>(&FULL).0).unwrap();
+        assert_eq!(
+            value,
+            json!({
+                "manifest": 1, "name": "bare", "version": "1.2.3", "description": "Says \"hi\" \\ über\u{1f}",
+                "authors": ["A <a@example.org>", "B"], "license": "MIT OR Apache-2.0", "repository": "https://example.org/full",
+                "capabilities": [
+                    { "name": "files", "access": "read", "reason": "to look\n" },
+                    { "name": "search", "reason": "to find" },
+                ],
+                "limits": { "memory_mib": 64, "timeout_secs": 10 },
+            })
+        );
+    }
+}

@@ -1,0 +1,131 @@
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// What a tool answers with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// The parts, in order; 8 MiB in all.
+    pub content: Vec<Content>,
+    /// The same for programs: a JSON value that fits the tool's output schema.
+    pub structured: Option<Value>,
+}
+
+impl Output {
+    /// An answer of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::from(Content::text(text))
+    }
+
+    /// An answer for programs, with the same as JSON text for models.
+    ///
+    /// # Errors
+    ///
+    /// Where `value` has no form in JSON: a map whose keys aren't strings.
+    pub fn json(value: &impl Serialize) -> Result<Self, Failure> {
+        let value = serde_json::to_value(value)?;
+        let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(value.to_string()) };
+        Ok(Self { structured: Some(value), ..Self::from(part) })
+    }
+
+    /// The same with a value for programs beside the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`json`](Self::json).
+    pub fn with_structured(mut self, value: &impl Serialize) -> Result<Self, Failure> {
+        self.structured = Some(serde_json::to_value(value)?);
+        Ok(self)
+    }
+
+    /// The same with one more part.
+    #[must_use]
+    pub fn with(mut self, part: Content) -> Self {
+        self.content.push(part);
+        self
+    }
+
+    /// The text parts, joined by line ends.
+    pub fn joined_text(&self) -> String {
+        joined_text(&self.content)
+    }
+}
+
+impl From<Content> for Output {
+    fn from(part: Content) -> Self {
+        Self { content: vec![part], structured: None }
+    }
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for Output {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+/// One part of an answer, or an attachment of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    /// The part itself.
+    pub body: Body,
+    /// RFC 2046 media type; absent: `text/plain` for text, `application/octet-stream` for bytes.
+    pub media_type: Option<String>,
+}
+
+impl Content {
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { body: Body::Text(text.into()), media_type: None }
+    }
+
+    /// Anything else, with its media type: `image/png`.
+    pub fn bytes(bytes: impl Into<Vec<u8>>, media_type: impl Into<String>) -> Self {
+        Self { body: Body::Bytes(bytes.into()), media_type: Some(media_type.into()) }
+    }
+
+    /// A URI that the caller may read through the host.
+    pub fn link(uri: impl Into<String>) -> Self {
+        Self { body: Body::Link(uri.into()), media_type: None }
+    }
+
+    /// The text, where this part is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.body {
+            Body::Text(text) => Some(text),
+            Body::Bytes(_) | Body::Link(_) => None,
+        }
+    }
+
+    /// The bytes of a text or of anything else that travels here itself.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Text(text) => Some(text.as_bytes()),
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Link(_) => None,
+        }
+    }
+}
+
+/// What a part of an answer is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Text for a model or a person.
+    Text(String),
+    /// Anything else: an image, an archive.
+    Bytes(Vec<u8>),
+    /// A URI.
+    Link(String),
+}
+
+/// The text parts among `content`, joined by line ends.
+pub(crate) fn joined_text(content: &[Content]) -> String {
+    let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
+    texts.join("\n")
+}

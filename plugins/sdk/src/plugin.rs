@@ -1,0 +1,263 @@
+use serde_json::Value;
+
+use crate::{Annotations, Call, Category, Content, Failure, Output, Subject, Tool, schema};
+
+/// Makes a component of tools.
+///
+/// ```
+/// # use berth_sdk::{Call, Failure, Output, Tool};
+/// # struct Count;
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Arguments {}
+/// # impl Tool for Count {
+/// #     const NAME: &str = "count";
+/// #     const DESCRIPTION: &str = "Counts.";
+/// #     type Arguments = Arguments;
+/// #     fn call(_: Arguments, _: &Call) -> Result<Output, Failure> { Ok("1".into()) }
+/// # }
+/// berth_sdk::plugin! {
+///     name: "counter",
+///     description: "Counts words and lines",
+///     capabilities: [
+///         files(read) = "to read what is counted",
+///         search = "to count in many files at once",
+///     ],
+///     limits: { memory_mib: 64, timeout_secs: 10 },
+///     tools: [Count],
+/// }
+/// ```
+///
+/// `name` is `[a-z0-9_-]`, at most 24 characters. `capabilities` is what the plugin asks for, each with the reason that the operator is
+/// shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it needs where the host's defaults don't fit. Both
+/// may be left out. Version, authors, licence and repository come from the package.
+///
+/// What breaks a rule of the contract doesn't compile.
+#[macro_export]
+macro_rules! plugin {
+    (
+        name: $name:expr,
+        description: $description:expr,
+        $(capabilities: [$($capability:ident $(($access:ident))? = $reason:expr),* $(,)?],)?
+        $(limits: { $($limit:ident: $amount:expr),* $(,)? },)?
+        tools: [$($tool:ty),+ $(,)?] $(,)?
+    ) => {
+        const _: () = {
+            use $crate::private::{Capability, Limits, Manifest, Offered, Plugin, check, render};
+
+            const PLUGIN: Plugin = Plugin { tools: &[$(Offered::new::<$tool>()),+] };
+            const MANIFEST: Manifest = Manifest {
+                name: $name,
+                version: ::core::env!("CARGO_PKG_VERSION"),
+                description: $description,
+                authors: ::core::env!("CARGO_PKG_AUTHORS"),
+                license: ::core::env!("CARGO_PKG_LICENSE"),
+                repository: ::core::env!("CARGO_PKG_REPOSITORY"),
+                capabilities: &[$($($crate::plugin!(@capability $capability $($access)? = $reason)),*)?],
+                limits: Limits { $($($limit: Some($amount),)*)? ..Limits::NONE },
+            };
+            const { check(&PLUGIN, &MANIFEST) };
+            const LENGTH: usize = render::<0>(&MANIFEST).1;
+
+            // Readable without running code: the linker makes a custom section of it.
+            #[cfg(target_arch = "wasm32")]
+            #[unsafe(link_section = "berth:manifest")]
+            static SECTION: [u8; LENGTH] = render::<LENGTH>(&MANIFEST).0;
+            #[cfg(not(target_arch = "wasm32"))]
+            const _: [u8; LENGTH] = render::<LENGTH>(&MANIFEST).0;
+
+            #[cfg(target_arch = "wasm32")]
+            struct Component;
+
+            #[cfg(target_arch = "wasm32")]
+            impl $crate::private::PluginComponent for Component {
+                const PLUGIN: Plugin = PLUGIN;
+            }
+
+            #[cfg(target_arch = "wasm32")]
+            $crate::private::export_component!(Component with_types_in $crate::private::bindings);
+        };
+    };
+    (@capability files read = $reason:expr) => {
+        Capability { name: "files", access: Some("read"), reason: $reason }
+    };
+    (@capability files read_write = $reason:expr) => {
+        Capability { name: "files", access: Some("read-write"), reason: $reason }
+    };
+    (@capability files $($access:ident)? = $reason:expr) => {
+        ::core::compile_error!("`files` needs an access: `files(read)` or `files(read_write)`")
+    };
+    (@capability $name:ident = $reason:expr) => {
+        Capability { name: ::core::stringify!($name), access: None, reason: $reason }
+    };
+}
+
+/// The tools of a plugin.
+pub struct Plugin {
+    /// In the order of the catalogue.
+    pub tools: &'static [Offered],
+}
+
+/// A tool with its type erased.
+pub struct Offered {
+    pub(crate) name: &'static str,
+    pub(crate) title: Option<&'static str>,
+    pub(crate) description: &'static str,
+    pub(crate) annotations: Annotations,
+    pub(crate) subjects: &'static [Subject],
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) fence: Option<&'static str>,
+    pub(crate) input_schema: fn() -> Value,
+    pub(crate) output_schema: fn() -> Option<Value>,
+    pub(crate) call: fn(Invocation) -> Result<Output, Failure>,
+}
+
+/// One call as it comes in.
+pub(crate) struct Invocation {
+    pub(crate) tool: String,
+    pub(crate) arguments: String,
+    pub(crate) attachments: Vec<Content>,
+}
+
+impl Offered {
+    /// `T`, to be kept beside others.
+    pub const fn new<T: Tool>() -> Self {
+        Self {
+            name: T::NAME,
+            title: T::TITLE,
+            description: T::DESCRIPTION,
+            annotations: T::ANNOTATIONS,
+            subjects: T::SUBJECTS,
+            aliases: T::ALIASES,
+            fence: T::FENCE,
+            input_schema: schema::of::<T::Arguments>,
+            output_schema: T::output_schema,
+            call: |invocation| {
+                let arguments = decode::<T::Arguments>(&invocation.arguments)?;
+                T::call(arguments, &Call::new(invocation.attachments))
+            },
+        }
+    }
+}
+
+impl Plugin {
+    /// Runs a call.
+    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only a host calls by name"))]
+    pub(crate) fn call(&self, invocation: Invocation) -> Result<Output, Failure> {
+        let Some(tool) = self.tools.iter().find(|tool| tool.name == invocation.tool) else {
+            return Err(Failure::permanent("unknown-tool", format!("this plugin has no tool {:?}", invocation.tool)));
+        };
+        (tool.call)(invocation)
+    }
+}
+
+/// Checks what the contract demands and the types leave open. Called at compile time, so that a plugin that breaks it is not built.
+pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
+    assert!(is_name(manifest.name, 24), "a plugin's name is 1 to 24 characters out of a-z, 0-9, `_` and `-`");
+    assert!(!manifest.description.is_empty(), "a plugin needs a description");
+    assert!(crate::manifest::render::<0>(manifest).1 <= 64 * 1024, "a manifest is at most 64 KiB");
+    assert!(plugin.tools.len() <= 128, "a plugin has at most 128 tools");
+    let mut index = 0;
+    while index < plugin.tools.len() {
+        let tool = &plugin.tools[index];
+        assert!(is_name(tool.name, 38), "a tool's name is 1 to 38 characters out of a-z, 0-9, `_` and `-`");
+        assert!(!tool.description.is_empty() && tool.description.len() <= 4096, "a tool's description is 1 byte to 4 KiB");
+        let mut subject = 0;
+        while subject < tool.subjects.len() {
+            let pointer = tool.subjects[subject].pointer.as_bytes();
+            assert!(!pointer.is_empty() && pointer[0] == b'/', "a subject's pointer begins with `/`: `/path`");
+            subject += 1;
+        }
+        let mut other = 0;
+        while other < index {
+            assert!(!same(tool.name, plugin.tools[other].name), "two tools of the plugin have the same name");
+            other += 1;
+        }
+        index += 1;
+    }
+}
+
+/// Reads the arguments. Hosts check them against the schema first, so what fails here is what a schema can't say.
+fn decode<T: serde::de::DeserializeOwned>(arguments: &str) -> Result<T, Failure> {
+    let mut deserializer = serde_json::Deserializer::from_str(arguments);
+    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let reason = without_position(&error.inner().to_string());
+        let category = if reason.starts_with("invalid type") { Category::TypeMismatch } else { Category::InvalidParameters };
+        // A path of `.` is the object as a whole.
+        let message = if path == "." { reason } else { format!("`{path}`: {reason}") };
+        Failure::new(category, message).with_code("arguments")
+    })
+}
+
+/// The message without the line and column in a JSON text that nobody wrote by hand.
+fn without_position(message: &str) -> String {
+    message.rfind(" at line ").map_or(message, |at| &message[..at]).to_owned()
+}
+
+const fn is_name(name: &str, longest: usize) -> bool {
+    let bytes = name.as_bytes();
+    let mut index = 0;
+    while index < bytes.len() {
+        if !matches!(bytes[index], b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-') {
+            return false;
+        }
+        index += 1;
+    }
+    !bytes.is_empty() && bytes.len() <= longest
+}
+
+const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only whether it decodes is looked at")]
+    struct Arguments {
+        path: String,
+        lines: Option<Vec<u32>>,
+    }
+
+    #[track_caller]
+    fn check_fault(arguments: &str, category: Category, message: &str) {
+        let failure = decode::<Arguments>(arguments).unwrap_err();
+        assert_eq!((failure.category, failure.message.as_str()), (category, message), "{arguments}");
+    }
+
+    #[test]
+    fn a_fault_in_the_arguments_names_the_field() {
+        check_fault("{}", Category::InvalidParameters, "missing field `path`");
+        check_fault(r#"{"path": 3}"#, Category::TypeMismatch, "`path`: invalid type: integer `3`, expected a string");
+        check_fault(r#"{"path": "a", "lines": [1, "b"]}"#, Category::TypeMismatch, "`lines[1]`: invalid type: string \"b\", expected u32");
+        check_fault(
+            r#"{"path": "a", "lines": [-1]}"#,
+            Category::InvalidParameters,
+            "`lines[0]`: invalid value: integer `-1`, expected u32",
+        );
+        check_fault(r#"{"pth": "a"}"#, Category::InvalidParameters, "`pth`: unknown field `pth`, expected `path` or `lines`");
+        check_fault("[", Category::InvalidParameters, "EOF while parsing a list");
+    }
+
+    #[test]
+    fn names_are_checked_by_character_and_length() {
+        for good in ["a", "read", "word_count-2"] {
+            assert!(is_name(good, 12), "{good}");
+        }
+        for bad in ["", "Read", "a b", "ä", "thirteen_char"] {
+            assert!(!is_name(bad, 12), "{bad}");
+        }
+        assert!(same("read", "read"));
+        assert!(!same("read", "reads"));
+    }
+}

@@ -1,0 +1,44 @@
+//! JSON Schemas from types.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+/// The JSON Schema (2020-12) of `T`, whole: without references, and without the name of the type, which tells a model nothing.
+pub fn of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("title");
+    schema.to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Arguments {
+        /// Where.
+        path: String,
+        /// How many.
+        #[serde(default)]
+        limit: Option<u32>,
+    }
+
+    #[test]
+    fn doc_comments_describe_and_unknown_fields_are_refused() {
+        let schema = super::of::<Arguments>();
+        assert_eq!(schema["type"], "object");
+        assert_eq!(schema["properties"]["path"], json!({ "description": "Where.", "type": "string" }));
+        assert_eq!(schema["required"], json!(["path"]));
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema.get("title"), None);
+        assert_eq!(schema.get("$schema"), None);
+    }
+}

@@ -1,0 +1,149 @@
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::{Call, Failure, Output};
+
+/// One tool.
+///
+/// It is a type without data: every call gets a sandbox of its own, so nothing outlives one.
+pub trait Tool {
+    /// `[a-z0-9_-]`, at most 38 characters, unique in the plugin. Callers see it behind the plugin's name and `__`.
+    const NAME: &'static str;
+
+    /// A name for people.
+    const TITLE: Option<&'static str> = None;
+
+    /// What it does, when to use it, what it returns, how it fails: at most 4 KiB. Models choose tools by it.
+    const DESCRIPTION: &'static str;
+
+    /// How the tool behaves. A tool that says nothing counts as acting, destroying and reaching the world.
+    const ANNOTATIONS: Annotations = Annotations::ACTING;
+
+    /// Which arguments say what a call acts on. The operator's permissions match on them, prompts and the audit show them.
+    const SUBJECTS: &'static [Subject] = &[];
+
+    /// Other names of the tool, which resolve but are not listed. Only those of built-in plugins count.
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// The tag of a fenced block by which a model without native tool use calls it.
+    const FENCE: Option<&'static str> = None;
+
+    /// The arguments. Their JSON Schema is what callers see: doc comments become descriptions. `#[serde(deny_unknown_fields)]` lets a
+    /// misspelt name fail instead of passing silently.
+    type Arguments: DeserializeOwned + JsonSchema;
+
+    /// The JSON Schema of [`Output::structured`], where the tool always gives it: `Some(berth_sdk::schema::of::<Answer>())`.
+    fn output_schema() -> Option<serde_json::Value> {
+        None
+    }
+
+    /// Does the work.
+    ///
+    /// # Errors
+    ///
+    /// Whatever kept the tool from doing it; the model reads it.
+    fn call(arguments: Self::Arguments, call: &Call) -> Result<Output, Failure>;
+}
+
+/// How a tool behaves, in the meanings of MCP's tool annotations.
+///
+/// Start from [`READ_ONLY`](Self::READ_ONLY) or [`ACTING`](Self::ACTING):
+///
+/// ```
+/// use berth_sdk::Annotations;
+///
+/// const WRITES_A_FILE: Annotations = Annotations { open_world: false, idempotent: true, ..Annotations::ACTING };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Annotations {
+    /// Changes nothing. Enforced by the host: every directory of such a call is read-only.
+    pub read_only: bool,
+    /// May destroy what is there.
+    pub destructive: bool,
+    /// Calling it again with the same arguments changes nothing more.
+    pub idempotent: bool,
+    /// Deals with things outside the machine.
+    pub open_world: bool,
+    /// The answer may be kept while what it was made of stays the same.
+    pub cacheable: bool,
+}
+
+impl Annotations {
+    /// Looks and does not touch: read-only, idempotent, nothing outside the machine.
+    pub const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false, cacheable: false };
+
+    /// The strictest: acts, may destroy, reaches the world.
+    pub const ACTING: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true, cacheable: false };
+}
+
+/// An argument that says what a call acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// RFC 6901 pointer into the arguments, to a string or an array of strings: `/path`. An argument that is absent is no subject.
+    pub pointer: &'static str,
+    /// What the argument names.
+    pub kind: SubjectKind,
+    /// What is done to it.
+    pub access: Access,
+}
+
+impl Subject {
+    /// A file or directory that is read. The host checks it before the tool runs, and the tool gets it absolute.
+    pub const fn reads_path(pointer: &'static str) -> Self {
+        Self { pointer, kind: SubjectKind::Path, access: Access::Read }
+    }
+
+    /// A file or directory that is made, changed, moved or removed. Otherwise as [`reads_path`](Self::reads_path).
+    pub const fn writes_path(pointer: &'static str) -> Self {
+        Self { pointer, kind: SubjectKind::Path, access: Access::Write }
+    }
+
+    /// Any other kind.
+    pub const fn new(pointer: &'static str, kind: SubjectKind, access: Access) -> Self {
+        Self { pointer, kind, access }
+    }
+}
+
+/// What a subject names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectKind {
+    /// A file or directory.
+    Path,
+    /// A URL.
+    Url,
+    /// A shell command.
+    Command,
+    /// Any other text.
+    Text,
+}
+
+impl SubjectKind {
+    /// The name in the contract.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Url => "url",
+            Self::Command => "command",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// What is done to a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is looked at.
+    Read,
+    /// It is made, changed, moved or removed.
+    Write,
+}
+
+impl Access {
+    /// The name in the contract.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
