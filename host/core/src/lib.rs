@@ -1,1 +1,3 @@
-//! x
+//! The Berth host, as a library: everything that a front end needs to offer tools.
+
+pub mod config;

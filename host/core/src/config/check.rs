@@ -1,0 +1,100 @@
+//! One value at a time: so that every problem is found, not only the first, and each with its own place.
+
+use serde::Deserialize;
+use toml::Value;
+
+use super::keys::{advice, dotted};
+use super::{Config, Problem, Source};
+
+/// A value that somebody wrote, as far down as tables go.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    /// The key's path from the root.
+    pub(super) path: Vec<String>,
+    /// Never a table with something in it.
+    pub(super) value: Value,
+    /// Where each part of the path was written.
+    pub(super) sources: Vec<Source>,
+    /// Where each element was written, if the value is a list.
+    pub(super) elements: Vec<Source>,
+}
+
+impl Leaf {
+    /// A value that was written in one place.
+    pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
+        let elements = value.as_array().map_or(0, Vec::len);
+        Self { sources: vec![source.clone(); path.len()], elements: vec![source.clone(); elements], path, value }
+    }
+
+    /// Where the value was written.
+    pub(super) fn source(&self) -> Source {
+        self.sources.last().cloned().unwrap_or_default()
+    }
+
+    /// What is wrong with it on its own.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        match &self.value {
+            Value::Array(items) if !items.is_empty() => {
+                let each = items.iter().zip(&self.elements);
+                each.flat_map(|(item, source)| self.probe(Value::Array(vec![item.clone()]), source)).collect()
+            }
+            value => self.probe(value.clone(), &self.source()),
+        }
+    }
+
+    /// Reads a configuration that says nothing but this.
+    fn probe(&self, value: Value, source: &Source) -> Vec<Problem> {
+        let mut unknown = Vec::new();
+        let document = nested(&self.path, value);
+        let read: Result<Config, _> = serde_ignored::deserialize(document, |path| unknown.push(parts(&path)));
+        let mut problems: Vec<Problem> = unknown
+            .into_iter()
+            .map(|path| {
+                let message = format!("unknown key `{}`; {}", dotted(&path), advice(&path));
+                let part = self.sources.get(path.len() - 1).filter(|_| path.len() <= self.path.len());
+                Problem::new(part.unwrap_or(source).clone(), message)
+            })
+            .collect();
+        if let Err(error) = read {
+            problems.push(Problem::new(source.clone(), format!("`{}`: {}", dotted(&self.path), error.message())));
+        }
+        problems
+    }
+}
+
+/// What `leaves` come to, the later ones winning.
+pub(super) fn merge(leaves: &[Leaf]) -> Result<Config, String> {
+    let mut root = toml::Table::new();
+    for leaf in leaves {
+        let Some((last, tables)) = leaf.path.split_last() else { continue };
+        let mut table = &mut root;
+        for name in tables {
+            let below = table.entry(name.clone()).or_insert_with(|| Value::Table(toml::Table::new()));
+            table =
+                below.as_table_mut().ok_or_else(|| format!("`{}` is a table in one source and a value in another", dotted(&leaf.path)))?;
+        }
+        // An empty table only says that it is there; it doesn't undo what another source put in.
+        if leaf.value.is_table() && table.contains_key(last) {
+            continue;
+        }
+        table.insert(last.clone(), leaf.value.clone());
+    }
+    Config::deserialize(Value::Table(root)).map_err(|error| error.message().to_owned())
+}
+
+fn nested(path: &[String], value: Value) -> Value {
+    path.iter().rev().fold(value, |value, part| Value::Table(toml::Table::from_iter([(part.clone(), value)])))
+}
+
+fn parts(path: &serde_ignored::Path<'_>) -> Vec<String> {
+    use serde_ignored::Path;
+    let (parent, part) = match path {
+        Path::Root => return Vec::new(),
+        Path::Seq { parent, index } => (parent, Some(index.to_string())),
+        Path::Map { parent, key } => (parent, Some(key.clone())),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => (parent, None),
+    };
+    let mut parts = parts(parent);
+    parts.extend(part);
+    parts
+}

@@ -1,0 +1,116 @@
+//! The user's `berth.toml`: who may have written it, and what it says.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::check::Leaf;
+use super::{Problem, Source};
+
+/// More than anybody writes by hand, and little enough to be read without a thought.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Reads a configuration file. `None` if there is none.
+pub(super) fn read(path: &Path) -> Result<Option<String>, Problem> {
+    let problem = |message: String| Problem::new(Source::File { path: path.to_owned(), line: 1 }, message);
+    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = match OpenOptions::new().read(true).custom_flags(nonblocking).open(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+    };
+    trusted(&file, path).map_err(problem)?;
+    let mut text = String::new();
+    match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
+        Ok(_) if text.len() as u64 > MAX_BYTES => Err(problem("is larger than 1 MiB, which no configuration is".to_owned())),
+        Ok(_) => Ok(Some(text)),
+        Err(error) => Err(problem(format!("can't be read: {error}"))),
+    }
+}
+
+/// Who can write the configuration can grant anything, so nobody but the user and root may. Asked of the open file: a name could be
+/// given to another file meanwhile.
+fn trusted(file: &File, path: &Path) -> Result<(), String> {
+    let status = file.metadata().map_err(|error| format!("can't be examined: {error}"))?;
+    let user = rustix::process::geteuid().as_raw();
+    let shown = path.display();
+    if !status.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if status.uid() != user && status.uid() != 0 {
+        return Err(format!("belongs to user {}, neither you nor root; if you trust it: chown {user} '{shown}'", status.uid()));
+    }
+    if status.mode() & 0o022 != 0 {
+        return Err(format!("others may write to it, so it can't be believed; look at it, then: chmod go-w '{shown}'"));
+    }
+    Ok(())
+}
+
+/// The values in `text` and what is wrong with them, in the order of the lines.
+pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
+    let at = |offset: usize| Source::File { path: path.to_owned(), line: line_of(text, offset) };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut problems: Vec<Problem> = errors
+        .iter()
+        .map(|error| Problem::new(at(error.span().map_or(0, |span| span.start)), format!("is not TOML: {}", error.message())))
+        .collect();
+    let mut leaves = Vec::new();
+    // What a parser guessed behind a syntax error would only be reported as further problems that are not there.
+    if problems.is_empty() {
+        walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
+        problems.extend(leaves.iter().flat_map(Leaf::problems));
+    }
+    for problem in &mut problems {
+        if let Source::File { line, .. } = problem.source {
+            problem.excerpt = text.lines().nth(line - 1).map(str::to_owned);
+        }
+    }
+    problems.sort_by_key(|problem| if let Source::File { line, .. } = problem.source { line } else { 0 });
+    // A misspelt table is one mistake, however many keys it holds.
+    problems.dedup();
+    (leaves, problems)
+}
+
+fn walk(
+    table: &DeTable<'_>,
+    path: &mut Vec<String>,
+    sources: &mut Vec<Source>,
+    at: &impl Fn(usize) -> Source,
+    leaves: &mut Vec<Leaf>,
+    problems: &mut Vec<Problem>,
+) {
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        sources.push(at(key.span().start));
+        match value.get_ref() {
+            DeValue::Table(below) if !below.is_empty() => walk(below, path, sources, at, leaves, problems),
+            _ => match owned(value) {
+                Ok(owned) => {
+                    let elements = value.get_ref().as_array().into_iter().flatten().map(|element| at(element.span().start)).collect();
+                    leaves.push(Leaf { path: path.clone(), value: owned, sources: sources.clone(), elements });
+                }
+                Err(message) => {
+                    let message = format!("`{}`: {message}", super::keys::dotted(path));
+                    problems.push(Problem::new(at(value.span().start), message));
+                }
+            },
+        }
+        path.pop();
+        sources.pop();
+    }
+}
+
+fn owned(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, String> {
+    toml::Value::deserialize(ValueDeserializer::from(value.clone())).map_err(|error| error.message().to_owned())
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}

@@ -1,0 +1,116 @@
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use berth_contract::HostError;
+use berth_policy::files::OwnFolder;
+
+/// The folders of Berth's own, absolute. They need not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// `berth.toml`: `$BERTH_CONFIG_DIR`, else `berth` in `$XDG_CONFIG_HOME` or `~/.config`.
+    pub config: PathBuf,
+    /// What has to last: `$BERTH_DATA_DIR`, else `berth` in `$XDG_DATA_HOME` or `~/.local/share`.
+    pub data: PathBuf,
+    /// What can be made again, compiled plugins: `$BERTH_CACHE_DIR`, else `berth` in `$XDG_CACHE_HOME` or `~/.cache`.
+    pub cache: PathBuf,
+    /// The user's home, for `~`. `None` if nobody knows it.
+    pub home: Option<PathBuf>,
+}
+
+impl Folders {
+    /// The folders of the user who runs this process.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] if a folder is named by none of its variables and there is no home directory.
+    pub fn from_environment() -> Result<Self, HostError> {
+        Self::resolve(&|name| env::var_os(name), env::home_dir())
+    }
+
+    /// All of Berth's folders inside one, which a program that embeds Berth, or a test, gives it.
+    pub fn inside(folder: &Path) -> Self {
+        Self { config: folder.join("config"), data: folder.join("data"), cache: folder.join("cache"), home: env::home_dir() }
+    }
+
+    /// The user's configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.config.join("berth.toml")
+    }
+
+    /// The folders as the path rules take them: nobody writes there, and what is kept there is not read either, except the configuration.
+    pub fn own(&self) -> Vec<OwnFolder> {
+        let folder = |path: &Path, secret| OwnFolder { path: real(path), secret };
+        vec![folder(&self.config, false), folder(&self.data, true), folder(&self.cache, true)]
+    }
+
+    fn resolve(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self, HostError> {
+        let home = home.filter(|home| home.is_absolute());
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = |own: &str, xdg: &str, below_home: &str| {
+            if let Some(folder) = set(own) {
+                return std::path::absolute(&folder).map_err(HostError::io(format!("resolving {own}")));
+            }
+            // The XDG specification has relative values ignored.
+            let base = set(xdg).filter(|base| base.is_absolute()).or_else(|| Some(home.as_ref()?.join(below_home)));
+            base.map(|base| base.join("berth")).ok_or_else(|| {
+                HostError::Config(format!("there is no home directory, so no folder of Berth's own is known; set HOME or {own}"))
+            })
+        };
+        Ok(Self {
+            config: folder("BERTH_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")?,
+            data: folder("BERTH_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
+            cache: folder("BERTH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")?,
+            home,
+        })
+    }
+}
+
+/// `path` with the links resolved in as much of it as exists: what the kernel would call it once it is made.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    let mut there = path;
+    loop {
+        if let Ok(real) = there.canonicalize() {
+            return missing.iter().rev().fold(real, |real, part| real.join(part));
+        }
+        match (there.parent(), there.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name);
+                there = parent;
+            }
+            _ => return path.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(variables: &[(&str, &str)], home: Option<&str>, expected: Option<[&str; 3]>) {
+        let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+        let folders = Folders::resolve(&variable, home.map(PathBuf::from)).ok();
+        let folders = folders.map(|folders| [folders.config, folders.data, folders.cache]);
+        assert_eq!(folders, expected.map(|paths| paths.map(PathBuf::from)));
+    }
+
+    #[test]
+    fn the_first_that_is_said_counts() {
+        let home = ["/h/.config/berth", "/h/.local/share/berth", "/h/.cache/berth"];
+        check(&[], Some("/h"), Some(home));
+        check(&[("XDG_CONFIG_HOME", "relative"), ("XDG_CACHE_HOME", "")], Some("/h"), Some(home));
+        check(&[("XDG_DATA_HOME", "/x")], Some("/h"), Some([home[0], "/x/berth", home[2]]));
+        check(&[("XDG_CONFIG_HOME", "/x"), ("BERTH_CONFIG_DIR", "/b")], Some("/h"), Some(["/b", home[1], home[2]]));
+        let all = [("BERTH_CONFIG_DIR", "/1"), ("BERTH_DATA_DIR", "/2"), ("BERTH_CACHE_DIR", "/3")];
+        check(&all, None, Some(["/1", "/2", "/3"]));
+        check(&all[..2], None, None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_as_it_will_be() {
+        assert_eq!(real(Path::new("/proc/self/../no-such/deeper")), PathBuf::from("/proc/no-such/deeper"));
+        assert_eq!(real(Path::new("/")), PathBuf::from("/"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The keys that the configuration knows, taken from its schema, and the nearest one to what somebody wrote.
+
+use serde_json::Value;
+
+use super::Config;
+
+/// A key that can be written, as its path from the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// `*` stands for a name that the operator chooses, or for an element of a list.
+    pub(super) path: Vec<String>,
+    /// Whether it is a table, rather than a value.
+    pub(super) table: bool,
+    /// Whether it lies inside an element of a list.
+    pub(super) in_list: bool,
+}
+
+/// Every key, tables included.
+pub(super) fn known() -> Vec<Key> {
+    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
+    let mut keys = Vec::new();
+    walk(&schema, &mut Vec::new(), false, &mut keys);
+    keys
+}
+
+fn walk(schema: &Value, path: &mut Vec<String>, in_list: bool, keys: &mut Vec<Key>) {
+    let below = |name: &str, schema: &Value, in_list: bool, path: &mut Vec<String>, keys: &mut Vec<Key>| {
+        path.push(name.to_owned());
+        keys.push(Key { path: path.clone(), table: schema["type"] == "object", in_list });
+        walk(schema, path, in_list, keys);
+        path.pop();
+    };
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        below(name, property, in_list, path, keys);
+    }
+    if schema["additionalProperties"].is_object() {
+        below("*", &schema["additionalProperties"], in_list, path, keys);
+    }
+    if schema["items"].is_object() {
+        below("*", &schema["items"], true, path, keys);
+    }
+    for form in schema["anyOf"].as_array().into_iter().flatten() {
+        walk(form, path, in_list, keys);
+    }
+}
+
+/// What to say about a key that is not known: the nearest one of its table, the table where it belongs, or what the table knows.
+pub(super) fn advice(unknown: &[String]) -> String {
+    let Some((last, table)) = unknown.split_last() else {
+        return String::new();
+    };
+    let keys = known();
+    let siblings: Vec<&str> = keys
+        .iter()
+        .filter_map(|key| key.path.split_last())
+        .filter(|(name, above)| *name != "*" && fits(above, table))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if let Some(near) = nearest(last, siblings.iter().copied()) {
+        return format!("did you mean `{near}`?");
+    }
+    let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
+    let tables: Vec<String> = elsewhere.map(|key| format!("[{}]", dotted(&key.path[..key.path.len() - 1]).replace('*', "NAME"))).collect();
+    if !tables.is_empty() {
+        return format!("`{last}` belongs in {}", tables.join(" or "));
+    }
+    if siblings.is_empty() { "nothing is known there".to_owned() } else { format!("known there: {}", siblings.join(", ")) }
+}
+
+/// The candidate that `word` was probably meant to be.
+pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let bound = (word.chars().count() / 3).max(1);
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= bound)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// A path as TOML writes it.
+pub(super) fn dotted(path: &[String]) -> String {
+    let bare = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c));
+    let parts: Vec<String> = path.iter().map(|part| if bare(part) { part.clone() } else { format!("{part:?}") }).collect();
+    parts.join(".")
+}
+
+fn fits(pattern: &[String], path: &[String]) -> bool {
+    pattern.len() == path.len() && pattern.iter().zip(path).all(|(pattern, part)| pattern == "*" || pattern == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(key: &str) -> Vec<String> {
+        key.split('.').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_schema_gives_every_key() {
+        let keys = known();
+        let has = |key: &str, table: bool| keys.iter().any(|known| known.path == path(key) && known.table == table);
+        assert!(has("tools.file.allowed_paths", false), "{keys:?}");
+        assert!(has("tools.file", true), "{keys:?}");
+        assert!(has("plugins.*.limits.memory_mib", false), "{keys:?}");
+        assert!(has("tools.file.allowed_paths.*.access", false), "{keys:?}");
+    }
+
+    #[test]
+    fn advice_leads_to_the_key_that_was_meant() {
+        let check = |unknown: &str, expected: &str| assert_eq!(advice(&path(unknown)), expected, "{unknown}");
+        check("tools.file.allowed_path", "did you mean `allowed_paths`?");
+        check("tolls", "did you mean `tools`?");
+        check("plugins.x.limits.memroy_mib", "did you mean `memory_mib`?");
+        check("tools.file.allowed_paths.0.acess", "did you mean `access`?");
+        check("tools.deny_read", "`deny_read` belongs in [tools.file]");
+        check("tools.memory_mib", "`memory_mib` belongs in [tools.limits] or [plugins.NAME.limits]");
+        check("tools.file.zzz", "known there: allowed_paths, deny_read, allow_read, deny_write");
+        check("a.b.c", "nothing is known there");
+    }
+}

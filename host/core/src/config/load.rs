@@ -1,0 +1,187 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use berth_contract::text::neutral_line;
+use serde_json::Value;
+
+use super::check::{Leaf, merge};
+use super::keys::dotted;
+use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Source, file, variables};
+
+/// What the operator says beside the user's file.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// A file to read instead of the user's own; it has to exist.
+    pub file: Option<PathBuf>,
+    /// Environment variables; those that do not begin with `BERTH_` are passed over.
+    pub variables: Vec<(OsString, OsString)>,
+    /// `key=value` each, the key dotted and the value TOML or a bare text.
+    pub settings: Vec<String>,
+    /// Directories granted in addition, and how.
+    pub allow: Vec<(PathBuf, PathAccess)>,
+}
+
+impl Inputs {
+    /// The variables of this process, and nothing else.
+    pub fn from_environment() -> Self {
+        Self { variables: std::env::vars_os().collect(), ..Self::default() }
+    }
+}
+
+/// A configuration, and where each of its values came from. The default is what holds with no source at all.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// What holds.
+    pub config: Config,
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+    /// By dotted key; the elements of a list as `key.0`.
+    sources: BTreeMap<String, Source>,
+}
+
+/// One value of the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its dotted key.
+    pub key: String,
+    /// What holds.
+    pub value: Value,
+    /// Where it came from.
+    pub source: Source,
+    /// Where each element came from, if the value is a list.
+    pub elements: Vec<Source>,
+}
+
+/// Reads the user's file, or the one that `inputs` names instead, and puts `inputs` over it.
+///
+/// # Errors
+///
+/// Everything that is wrong with any of them.
+pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
+    let (mut leaves, mut problems) = (Vec::new(), Vec::new());
+    let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
+    let text = file::read(&path)?;
+    if let (Some(missing), None) = (&inputs.file, &text) {
+        let source = Source::File { path: missing.clone(), line: 1 };
+        return Err(Problem::new(source, "there is no such file").into());
+    }
+    if let Some(text) = &text {
+        let (found, wrong) = file::parse(&path, text);
+        leaves.extend(found);
+        problems.extend(wrong);
+    }
+
+    let (found, wrong) = variables::from_environment(&inputs.variables);
+    leaves.extend(found);
+    problems.extend(wrong);
+    for setting in &inputs.settings {
+        match variables::from_setting(setting) {
+            Ok(leaf) => leaves.push(leaf),
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+
+    let config = merge(&leaves).map_err(|message| Problem::new(Source::Default, message))?;
+    let mut loaded = Loaded { config, file: text.map(|_| path), sources: sources(&leaves) };
+    problems.extend(inputs.allow.iter().filter_map(|(path, access)| loaded.allow(path, *access).err()));
+    problems.extend(loaded.problems());
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+}
+
+impl Loaded {
+    /// Where the value of a dotted key came from; of an element of a list, `key.0`.
+    pub fn source(&self, key: &str) -> Source {
+        if let Some(source) = self.sources.get(key) {
+            return source.clone();
+        }
+        let parent = key.rsplit_once('.').filter(|(_, last)| last.bytes().all(|byte| byte.is_ascii_digit()));
+        parent.map_or(Source::Default, |(list, _)| self.source(list))
+    }
+
+    /// Where the rule stands that a dotted key makes, for denials.
+    pub fn place(&self, key: &str) -> String {
+        self.source(key).place(key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+    }
+
+    /// Every value that holds, in the order of the keys' definition.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        // The configuration came from text or from code of ours, so it always has a JSON form.
+        let value = serde_json::to_value(&self.config).unwrap_or_default();
+        self.collect(&value, &mut Vec::new(), &mut entries);
+        entries
+    }
+
+    fn collect(&self, value: &Value, path: &mut Vec<String>, entries: &mut Vec<Entry>) {
+        if let Value::Object(table) = value {
+            for (name, value) in table {
+                path.push(name.clone());
+                self.collect(value, path, entries);
+                path.pop();
+            }
+            return;
+        }
+        let key = dotted(path);
+        let count = value.as_array().map_or(0, Vec::len);
+        let elements = (0..count).map(|index| self.source(&format!("{key}.{index}"))).collect();
+        entries.push(Entry { source: self.source(&key), key, value: value.clone(), elements });
+    }
+
+    /// Grants one directory more.
+    fn allow(&mut self, path: &std::path::Path, access: PathAccess) -> Result<(), Problem> {
+        let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
+        let source = Source::Flag(format!("{flag} {}", path.display()));
+        let text = path.to_str().filter(|text| !text.is_empty());
+        let Some(text) = text else {
+            return Err(Problem::new(source, "takes a path in UTF-8"));
+        };
+        // The shell has expanded a `~` already; one that is left is a name.
+        let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
+        let key = "tools.file.allowed_paths";
+        let grants = &mut self.config.tools.file.allowed_paths;
+        if grants.is_empty() {
+            grants.extend(super::FileTools::default().allowed_paths);
+        }
+        self.sources.insert(format!("{key}.{}", grants.len()), source);
+        grants.push(AllowedPath { path, access });
+        Ok(())
+    }
+
+    /// What no single value shows.
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (name, plugin) in &self.config.plugins {
+            let prefix = format!("plugins.{}", dotted(std::slice::from_ref(name)));
+            let first =
+                self.sources.iter().find(|(key, _)| key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
+            let source = first.map_or(Source::Default, |(_, source)| source.clone());
+            let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if name.len() > 24 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
+                let message = format!("`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first", neutral_line(name));
+                problems.push(Problem::new(source.clone(), message));
+            }
+            if plugin.path.is_empty() {
+                problems.push(Problem::new(source, format!("`[{prefix}]` has no `path`: name the `.wasm` file")));
+            }
+        }
+        problems
+    }
+}
+
+fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {
+    let mut sources = BTreeMap::new();
+    for leaf in leaves {
+        let key = dotted(&leaf.path);
+        // A list that replaces a longer one must not leave the places of its last elements behind.
+        sources.retain(|known: &String, _| !known.strip_prefix(&key).is_some_and(|rest| rest.starts_with('.')) || leaf.value.is_table());
+        for (index, source) in leaf.elements.iter().enumerate() {
+            sources.insert(format!("{key}.{index}"), source.clone());
+        }
+        sources.insert(key, leaf.source());
+    }
+    sources
+}

@@ -1,0 +1,42 @@
+//! The operator's configuration: what it may say, where it comes from, and what it comes to.
+//!
+//! Sources, the later ones winning key by key: the defaults, the user's `berth.toml`, `BERTH_*` variables, `--set`; `--allow` and
+//! `--allow-read` add to `tools.file.allowed_paths`. A `berth.toml` in the working directory is not read. Nothing is guessed: an unknown
+//! key, a wrong type or a file that others may write ends the start with every problem named, since a setting that silently fell back to
+//! its default might have been the one that protects something.
+//!
+//! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where each value came from.
+
+mod bounded;
+mod check;
+mod file;
+mod folders;
+mod keys;
+mod load;
+mod paths;
+mod policy;
+mod problem;
+mod source;
+mod types;
+mod variables;
+
+pub use bounded::Bounded;
+pub use folders::Folders;
+pub use load::{Entry, Inputs, Loaded, load};
+pub use paths::{AllowedPath, PathAccess, PathGlob};
+pub use policy::FilePolicy;
+pub use problem::{Problem, Problems};
+pub use source::Source;
+pub use types::{Config, FileTools, Limits, Plugin, PluginLimits, Tools};
+
+/// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(Config).to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("title".to_owned(), "berth.toml".into());
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use berth_policy::files::PathGlobs;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A directory that is granted: `"path"`, read and write, or `{ path = "path", access = "read" }`.
+///
+/// `~` is the home directory; a relative path starts at the working directory, wherever it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedPath {
+    /// As it was written.
+    pub path: String,
+    /// The most that may be done there.
+    pub access: PathAccess,
+}
+
+/// What may be done below a granted directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PathAccess {
+    /// Files are read, directories listed and searched.
+    Read,
+    /// Everything is made, changed and removed as well.
+    #[default]
+    ReadWrite,
+}
+
+/// The long form of [`AllowedPath`].
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+struct Long {
+    /// The directory.
+    path: String,
+    /// What may be done there.
+    #[serde(default)]
+    access: PathAccess,
+}
+
+impl<'de> Deserialize<'de> for AllowedPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By hand: an untagged enum would say "did not match any variant", and would hide unknown keys.
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = AllowedPath;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a path, or { path = \"…\", access = \"read\" }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, path: &str) -> Result<AllowedPath, E> {
+                checked(path.to_owned(), PathAccess::default()).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AllowedPath, A::Error> {
+                let Long { path, access } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                checked(path, access).map_err(serde::de::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+fn checked(path: String, access: PathAccess) -> Result<AllowedPath, String> {
+    if path.is_empty() || path.contains('\0') {
+        return Err("a path must not be empty or hold a NUL; the working directory is \".\"".to_owned());
+    }
+    if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
+        return Err(format!("{path:?}: the home of another user can't be named with `~`; write the path in full"));
+    }
+    Ok(AllowedPath { path, access })
+}
+
+impl Serialize for AllowedPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.access {
+            PathAccess::ReadWrite => serializer.serialize_str(&self.path),
+            access => Long { path: self.path.clone(), access }.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for AllowedPath {
+    fn schema_name() -> Cow<'static, str> {
+        "AllowedPath".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let long = generator.subschema_for::<Long>();
+        json_schema!({
+            "description": "A directory: `~` is the home directory, a relative path starts at the working directory.",
+            "anyOf": [{ "type": "string", "minLength": 1, "description": "Read and write." }, long],
+        })
+    }
+}
+
+/// A glob over paths, as [`PathGlobs`] matches it: with a leading `/` or `~/` against the whole path, else at any depth; what lies below
+/// a match is covered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathGlob(String);
+
+impl PathGlob {
+    /// A glob that can match something.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it. Globs that would silently never match are wrong too, since in `deny_read` they would protect nothing.
+    pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
+        let pattern = pattern.into();
+        if pattern.is_empty() {
+            return Err("a glob must not be empty".to_owned());
+        }
+        if pattern.starts_with('!') {
+            return Err(format!("`{pattern}`: globs can't be turned round with `!`; a denial always wins"));
+        }
+        if pattern.split('/').any(|part| part == "..") {
+            return Err(format!("`{pattern}`: paths are compared without `..`, so this never matches"));
+        }
+        if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
+            return Err(format!("`{pattern}`: the home of another user can't be named with `~`; write the path in full"));
+        }
+        PathGlobs::new(std::slice::from_ref(&pattern), "")?;
+        Ok(Self(pattern))
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for PathGlob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for PathGlob {
+    fn schema_name() -> Cow<'static, str> {
+        "PathGlob".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}

@@ -1,0 +1,153 @@
+//! From what the operator wrote to what the path rules take.
+
+use std::path::{Path, PathBuf};
+
+use berth_contract::{Access, HostError};
+use berth_policy::files::{Grant, PathGlobs};
+
+use super::folders::real;
+use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Source};
+
+/// What one set of tools may do with files.
+#[derive(Clone, Debug, Default)]
+pub struct FilePolicy {
+    /// Directories that exist, by their real path.
+    pub grants: Vec<Grant>,
+    /// What is not read.
+    pub deny_read: PathGlobs,
+    /// What alone is read, where not empty.
+    pub allow_read: PathGlobs,
+    /// What is not written.
+    pub deny_write: PathGlobs,
+}
+
+impl Loaded {
+    /// What the built-in tools may do with files.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for a grant that names no directory. It is not passed over: were it a narrower one, read-only inside
+    /// another, whoever made the directory later would find it writable.
+    pub fn built_in_files(&self, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
+        let default = super::FileTools::default().allowed_paths;
+        let written = &self.config.tools.file.allowed_paths;
+        let paths = if written.is_empty() { &default } else { written };
+        self.file_policy("tools.file.allowed_paths", paths, folders, working_directory)
+    }
+
+    /// What the plugin `name` of the configuration may do with files: nothing, where the configuration doesn't name it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::built_in_files`].
+    pub fn plugin_files(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
+        let paths = self.config.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
+        self.file_policy(&format!("plugins.{name}.allowed_paths"), paths, folders, working_directory)
+    }
+
+    /// The file of the plugin `name` of the configuration.
+    pub fn plugin_path(&self, name: &str, folders: &Folders, working_directory: &Path) -> Option<PathBuf> {
+        let plugin = self.config.plugins.get(name)?;
+        let source = self.source(&format!("plugins.{name}.path"));
+        let base = match &source {
+            Source::File { path, .. } => path.parent().unwrap_or(working_directory),
+            _ => working_directory,
+        };
+        Some(working_directory.join(expand(&plugin.path, base, folders)))
+    }
+
+    /// What one call of the plugin `name` may use.
+    pub fn plugin_limits(&self, name: &str) -> Limits {
+        let all = self.config.tools.limits;
+        self.config.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
+    }
+
+    fn file_policy(&self, key: &str, paths: &[AllowedPath], folders: &Folders, base: &Path) -> Result<FilePolicy, HostError> {
+        let file = &self.config.tools.file;
+        let globs = |key: &str, globs: &[PathGlob]| {
+            let patterns: Vec<String> = globs.iter().flat_map(|glob| spellings(glob.as_str(), folders)).collect();
+            PathGlobs::new(&patterns, self.place(key)).map_err(|message| Problems::from(Problem::new(self.source(key), message)))
+        };
+        Ok(FilePolicy {
+            grants: self.grants(key, paths, folders, base)?,
+            deny_read: globs("tools.file.deny_read", &file.deny_read)?,
+            allow_read: globs("tools.file.allow_read", &file.allow_read)?,
+            deny_write: globs("tools.file.deny_write", &file.deny_write)?,
+        })
+    }
+
+    fn grants(&self, key: &str, paths: &[AllowedPath], folders: &Folders, base: &Path) -> Result<Vec<Grant>, Problems> {
+        let mut grants: Vec<(Grant, Source)> = Vec::new();
+        let mut problems = Vec::new();
+        for (index, allowed) in paths.iter().enumerate() {
+            let element = format!("{key}.{index}");
+            let source = self.source(&element);
+            let written = expand(&allowed.path, base, folders);
+            let path = match written.canonicalize() {
+                Ok(path) if path.is_dir() => path,
+                Ok(_) => {
+                    problems.push(Problem::new(source, format!("{} is not a directory; grant the one it lies in", written.display())));
+                    continue;
+                }
+                Err(error) => {
+                    problems
+                        .push(Problem::new(source, format!("{} can't be granted: {error}; make it, or take it out", written.display())));
+                    continue;
+                }
+            };
+            let access = match allowed.access {
+                PathAccess::Read => Access::Read,
+                PathAccess::ReadWrite => Access::Write,
+            };
+            // A flag may widen what the file says of the same directory; within one source, the narrower grant counts.
+            grants.retain(|(known, from)| known.path != path || same_origin(from, &source));
+            grants.push((Grant { path, access, place: self.place(&element) }, source));
+        }
+        if problems.is_empty() { Ok(grants.into_iter().map(|(grant, _)| grant).collect()) } else { Err(Problems(problems)) }
+    }
+}
+
+fn same_origin(a: &Source, b: &Source) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
+    match (&folders.home, path.strip_prefix('~')) {
+        (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
+        _ => base.join(path),
+    }
+}
+
+/// The glob as the rules compare it: `~` replaced, and where it begins at the root, also with the links resolved in its plain part, since
+/// the rules see real paths. Without that, a denial of `/data/keys` would do nothing where `/data` is a link.
+fn spellings(glob: &str, folders: &Folders) -> Vec<String> {
+    let glob = match (&folders.home, glob.strip_prefix('~')) {
+        (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),
+        _ => glob.to_owned(),
+    };
+    if !glob.starts_with('/') {
+        return vec![glob];
+    }
+    let wild = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
+    let parts: Vec<&str> = glob.split('/').collect();
+    let plain = parts.iter().position(|part| wild(part)).unwrap_or(parts.len());
+    let resolved = real(Path::new(&parts[..plain].join("/")));
+    let mut other = literal(resolved.to_string_lossy().trim_end_matches('/'));
+    for part in &parts[plain..] {
+        other.push('/');
+        other.push_str(part);
+    }
+    if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
+}
+
+/// `text` as a glob that matches nothing else.
+fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

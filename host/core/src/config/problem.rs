@@ -1,0 +1,65 @@
+use std::fmt;
+
+use berth_contract::HostError;
+use berth_contract::text::{cut, neutral_line};
+
+use super::Source;
+
+/// One thing that is wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands.
+    pub source: Source,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// The line of the file, where there is one.
+    pub excerpt: Option<String>,
+}
+
+impl Problem {
+    /// A problem without an excerpt.
+    pub fn new(source: Source, message: impl Into<String>) -> Self {
+        Self { source, message: message.into(), excerpt: None }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A file may come from a stranger's repository or archive: what it holds must not steer the terminal.
+        write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
+        if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {
+            write!(f, "\n  {line} | {}", neutral_line(cut(excerpt, 160)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with the configuration, in the order of the sources; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl From<Problems> for HostError {
+    fn from(problems: Problems) -> Self {
+        Self::Config(problems.to_string())
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}

@@ -1,0 +1,46 @@
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value of the configuration came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said anything.
+    #[default]
+    Default,
+    /// A line of a file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+    },
+    /// An environment variable, by its name.
+    Variable(String),
+    /// A flag of the command line, as it was written.
+    Flag(String),
+}
+
+impl Source {
+    /// For a denial: where the rule stands that the key `key` makes, in a form that leads the operator to the line to change.
+    pub fn place(&self, key: &str) -> String {
+        let table = key.rsplit_once('.').map_or("", |(table, _)| table);
+        match self {
+            Self::Default => format!("the default of [{table}]"),
+            Self::File { path, line } => format!("[{table}] in {}, line {line}", path.display()),
+            Self::Variable(name) => format!("{name} in the environment"),
+            Self::Flag(text) => format!("{text} on the command line"),
+        }
+    }
+}
+
+/// For the head of a message and the comments of `berth config show`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use berth_contract::Access;
+use berth_policy::files::{FileRules, Kind};
+
+use super::*;
+
+/// A folder of its own for each test: the user's folders, a home and a working directory.
+struct Scene {
+    _root: tempfile::TempDir,
+    folders: Folders,
+    work: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().canonicalize().expect("it is there");
+        let folders = Folders { home: Some(path.join("home")), ..Folders::inside(&path.join("own")) };
+        for folder in ["own/config", "home/notes", "work/src"] {
+            fs::create_dir_all(path.join(folder)).expect("folders are made");
+        }
+        Self { _root: root, folders, work: path.join("work") }
+    }
+
+    fn write(&self, text: &str) -> PathBuf {
+        let path = self.folders.config_file();
+        fs::write(&path, text).expect("the file is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode is set");
+        path
+    }
+
+    fn load(&self, text: &str) -> Loaded {
+        self.write(text);
+        load(&self.folders, &Inputs::default()).expect("the configuration is right")
+    }
+
+    #[track_caller]
+    fn wrong(&self, text: &str, expected: &[&str]) {
+        self.write(text);
+        let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong");
+        let shown = problems.to_string().replace(&self.folders.config.display().to_string(), "");
+        assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "{text}");
+    }
+}
+
+fn inputs(variables: &[(&str, &str)], settings: &[&str]) -> Inputs {
+    Inputs {
+        variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+        ..Inputs::default()
+    }
+}
+
+fn allowed(path: &str, access: PathAccess) -> AllowedPath {
+    AllowedPath { path: path.to_owned(), access }
+}
+
+#[test]
+fn without_any_source_the_defaults_hold() {
+    let scene = Scene::new();
+    let loaded = load(&scene.folders, &Inputs::default()).expect("no file is no mistake");
+    assert_eq!(loaded.config, Config::default());
+    assert_eq!(loaded.file, None);
+    assert_eq!(loaded.config.tools.call_time().as_secs(), 30);
+    let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("the working directory is there");
+    assert_eq!(policy.grants.len(), 1);
+    assert_eq!((policy.grants[0].path.as_path(), policy.grants[0].access), (scene.work.as_path(), Access::Write));
+}
+
+#[test]
+fn later_sources_win_key_by_key() {
+    let scene = Scene::new();
+    let file = scene.write("[tools]\ncall = 5\nmax_call = 50\nmax_concurrent = 2\n[tools.file]\ndeny_read = [\"a\", \"b\"]\n");
+    let variables = [("BERTH_TOOLS_MAX_CALL", "60"), ("BERTH_TOOLS_MAX_CONCURRENT", "3"), ("BERTH_LOG", "debug"), ("PATH", "/bin")];
+    let inputs = inputs(&variables, &["tools.max_concurrent=4", "tools.file.deny_read=c"]);
+    let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
+    let tools = &loaded.config.tools;
+    assert_eq!((tools.call.get(), tools.max_call.get(), tools.max_concurrent.get()), (5, 60, 4));
+    assert_eq!(tools.file.deny_read, [PathGlob::new("c").expect("a glob")]);
+    assert_eq!(loaded.source("tools.call"), Source::File { path: file, line: 2 });
+    assert_eq!(loaded.source("tools.max_call"), Source::Variable("BERTH_TOOLS_MAX_CALL".into()));
+    assert_eq!(loaded.source("tools.max_concurrent"), Source::Flag("--set tools.max_concurrent=4".into()));
+    assert_eq!(loaded.source("tools.file.deny_read.1"), Source::Flag("--set tools.file.deny_read=c".into()));
+    assert_eq!(loaded.source("tools.file.deny_write"), Source::Default);
+}
+
+#[test]
+fn every_problem_of_a_file_is_named_with_its_line() {
+    let scene = Scene::new();
+    scene.wrong(
+        "[tools]\ncall = \"soon\"\n\n[tools.file]\nallowed_path = [\".\"]\ndeny_read = [\n  \"ok\",\n  \"a[\",\n]\n[tolls]\nx = 1\ny = 2\n",
+        &[
+            "/berth.toml:2: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
+            "  2 | call = \"soon\"",
+            "/berth.toml:5: unknown key `tools.file.allowed_path`; did you mean `allowed_paths`?",
+            "  5 | allowed_path = [\".\"]",
+            "/berth.toml:8: `tools.file.deny_read`: `a[` is not a glob: unclosed character class; missing ']'",
+            "  8 |   \"a[\",",
+            "/berth.toml:10: unknown key `tolls`; did you mean `tools`?",
+            "  10 | [tolls]",
+        ],
+    );
+    scene
+        .wrong("[tools]\ncall =\n", &["/berth.toml:2: is not TOML: string values must be quoted, expected literal string", "  2 | call ="]);
+}
+
+#[test]
+fn values_that_would_protect_nothing_are_problems() {
+    let scene = Scene::new();
+    let problem = |text: &str, expected: &str| {
+        scene.write(text);
+        let problems = load(&scene.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        assert!(problems.contains(expected), "{text}: {problems}");
+    };
+    problem("tools.call = 0", "expected a whole number from 1 to 86400");
+    problem("tools.call = -1", "invalid value: integer `-1`");
+    problem("tools.call = 1e3", "invalid type: floating point");
+    problem("tools = 3", "`tools`: invalid type: integer `3`");
+    problem("tools.limits.memory_mib = 99999999999999999999", "`tools.limits.memory_mib`");
+    problem("tools.file.deny_read = [\"\"]", "must not be empty");
+    problem("tools.file.deny_read = [\"!x\"]", "a denial always wins");
+    problem("tools.file.deny_read = [\"../x\"]", "never matches");
+    problem("tools.file.deny_read = \"x\"", "expected a sequence");
+    problem("tools.file.allowed_paths = [\"~root/x\"]", "another user");
+    problem("tools.file.allowed_paths = [3]", "expected a path, or { path");
+    problem("tools.file.allowed_paths = [{ access = \"read\" }]", "missing field `path`");
+    problem("tools.file.allowed_paths = [{ path = \".\", access = \"all\" }]", "unknown variant `all`, expected `read` or `read-write`");
+    problem("tools.file.allowed_paths = [{ path = \".\", acess = \"read\" }]", "did you mean `access`?");
+    problem("[plugins.x]", "`[plugins.x]` has no `path`");
+    problem("[plugins.X]\npath = \"a.wasm\"", "no name for a plugin");
+    problem("plugins.a__b.path = \"a.wasm\"", "no name for a plugin");
+    problem("plugins.x = \"a.wasm\"", "`plugins.x`: invalid type");
+    problem("\u{1b}[31m = 1", "is not TOML");
+}
+
+#[test]
+fn a_stranger_s_text_does_not_reach_the_terminal_as_it_is() {
+    let scene = Scene::new();
+    scene.write("\"\\u001b[31mx\" = 1 # \u{202e}");
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("an unknown key").to_string();
+    assert!(!problems.contains(['\u{1b}', '\u{202e}']), "{problems:?}");
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused() {
+    let scene = Scene::new();
+    let path = scene.write("[tools]\n");
+    for mode in [0o620, 0o602, 0o666] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode is set");
+        let problems = load(&scene.folders, &Inputs::default()).expect_err("others may write").to_string();
+        assert!(problems.contains(&format!("chmod go-w '{}'", path.display())), "{problems}");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_sensible_size_is_refused() {
+    let scene = Scene::new();
+    let problem = |expected: &str| {
+        let problems = load(&scene.folders, &Inputs::default()).expect_err("no configuration").to_string();
+        assert!(problems.contains(expected), "{problems}");
+    };
+    let path = scene.write(&" ".repeat(1024 * 1024 + 1));
+    problem("larger than 1 MiB");
+    fs::write(&path, [0xff]).expect("the file is written");
+    problem("can't be read");
+    fs::remove_file(&path).expect("the file goes");
+    fs::create_dir(&path).expect("a folder comes");
+    problem("not a regular file");
+    let missing = Inputs { file: Some(scene.work.join("none.toml")), ..Inputs::default() };
+    let problems = load(&scene.folders, &missing).expect_err("a named file has to exist").to_string();
+    assert!(problems.contains("there is no such file"), "{problems}");
+}
+
+#[test]
+fn a_file_in_the_working_directory_is_not_read() {
+    let scene = Scene::new();
+    fs::write(scene.work.join("berth.toml"), "nonsense").expect("the file is written");
+    let loaded = load(&scene.folders, &Inputs::default()).expect("nothing was read");
+    assert_eq!(loaded.config, Config::default());
+}
+
+#[test]
+fn variables_take_toml_and_bare_texts() {
+    let scene = Scene::new();
+    scene.write("[plugins.my-tool]\npath = \"a.wasm\"\n");
+    let check = |name: &str, value: &str, expected: AllowedPath| {
+        let loaded = load(&scene.folders, &inputs(&[(name, value)], &[])).expect("the variable is right");
+        let tool = &loaded.config.plugins["my-tool"].allowed_paths;
+        assert_eq!(if name.contains("MY") { tool } else { &loaded.config.tools.file.allowed_paths }, &[expected], "{value}");
+    };
+    let path = "BERTH_TOOLS_FILE_ALLOWED_PATHS";
+    check(path, "/a b", allowed("/a b", PathAccess::ReadWrite));
+    check(path, "[\"/a\"]", allowed("/a", PathAccess::ReadWrite));
+    check(path, "[{ path = \"/a\", access = \"read\" }]", allowed("/a", PathAccess::Read));
+    check(path, "2024", allowed("2024", PathAccess::ReadWrite));
+    check("BERTH_PLUGINS_MY_TOOL_ALLOWED_PATHS", "/a", allowed("/a", PathAccess::ReadWrite));
+
+    let loaded = load(&scene.folders, &inputs(&[("BERTH_PLUGINS_OTHER_PATH", "1"), ("BERTH_PLUGINS_OTHER_LIMITS_MEMORY_MIB", "9")], &[]));
+    let loaded = loaded.expect("the variables are right");
+    assert_eq!(loaded.config.plugins["other"].path, "1");
+    assert_eq!(loaded.plugin_limits("other").memory_mib.get(), 9);
+    assert_eq!(loaded.plugin_limits("other").cpu_secs, Limits::default().cpu_secs);
+}
+
+#[test]
+fn variables_and_settings_that_are_wrong_say_what_was_meant() {
+    let scene = Scene::new();
+    let problem = |variables: &[(&str, &str)], settings: &[&str], expected: &str| {
+        let problems = load(&scene.folders, &inputs(variables, settings)).expect_err("a mistake").to_string();
+        assert_eq!(problems, expected);
+    };
+    problem(
+        &[("BERTH_TOOLS_FILE_ALOWED_PATHS", "x")],
+        &[],
+        "BERTH_TOOLS_FILE_ALOWED_PATHS: unknown variable; did you mean BERTH_TOOLS_FILE_ALLOWED_PATHS?",
+    );
+    problem(
+        &[("BERTH_TOOLS_CALL", "soon")],
+        &[],
+        "BERTH_TOOLS_CALL: `tools.call`: invalid type: string \"soon\", expected a whole number from 1 to 86400",
+    );
+    problem(
+        &[("BERTH_TOOLS_FILE_DENY_READ", "[\"a\"")],
+        &[],
+        "BERTH_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
+    );
+    problem(&[], &["tools.cal=3"], "--set tools.cal=3: unknown key `tools.cal`; did you mean `call`?");
+    problem(&[], &["tools.call"], "--set tools.call: takes a key and a value: `--set tools.call=60`");
+}
+
+#[test]
+fn flags_add_grants_and_may_widen_what_the_file_says() {
+    let scene = Scene::new();
+    scene.write("[tools.file]\nallowed_paths = [\".\", { path = \"~/notes\", access = \"read\" }]\n");
+    let notes = scene.work.parent().expect("a parent").join("home/notes");
+    let access = |allow: Vec<(PathBuf, PathAccess)>| {
+        let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() }).expect("the configuration is right");
+        let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
+        let of_notes: Vec<_> = grants.into_iter().filter(|grant| grant.path == notes).map(|grant| (grant.access, grant.place)).collect();
+        assert_eq!(of_notes.len(), 1, "{of_notes:?}");
+        of_notes[0].clone()
+    };
+    let in_file = format!("[tools.file] in {}, line 2", scene.folders.config_file().display());
+    assert_eq!(access(vec![]), (Access::Read, in_file));
+    let by_flag = (Access::Write, format!("--allow {} on the command line", notes.display()));
+    assert_eq!(access(vec![(notes.clone(), PathAccess::ReadWrite)]), by_flag);
+}
+
+#[test]
+fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
+    let scene = Scene::new();
+    let loaded = scene.load("tools.file.allowed_paths = []\n[plugins.x]\npath = \"x.wasm\"\n");
+    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
+    assert_eq!(grants.iter().map(|grant| grant.path.as_path()).collect::<Vec<_>>(), [scene.work.as_path()]);
+    assert_eq!(loaded.plugin_files("x", &scene.folders, &scene.work).expect("nothing to open").grants, []);
+    assert_eq!(loaded.plugin_files("other", &scene.folders, &scene.work).expect("nothing to open").grants, []);
+    assert_eq!(loaded.plugin_path("x", &scene.folders, &scene.work), Some(scene.folders.config.join("x.wasm")));
+}
+
+#[test]
+fn a_grant_of_what_is_not_there_is_a_problem() {
+    let scene = Scene::new();
+    fs::write(scene.work.join("file"), "").expect("a file is made");
+    let loaded = scene.load("tools.file.allowed_paths = [\n\"none\",\n\"file\",\n]\n");
+    let error = loaded.built_in_files(&scene.folders, &scene.work).expect_err("neither can be granted").to_string();
+    assert!(error.contains("berth.toml:2: ") && error.contains("none can't be granted"), "{error}");
+    assert!(error.contains("berth.toml:3: ") && error.contains("is not a directory"), "{error}");
+}
+
+#[test]
+fn globs_reach_what_they_mean_through_links_and_the_home() {
+    let scene = Scene::new();
+    let real = scene.work.parent().expect("a parent");
+    std::os::unix::fs::symlink(real.join("work"), real.join("link")).expect("a link is made");
+    let loaded = scene
+        .load(&format!("[tools.file]\nallowed_paths = [\".\", \"~\"]\ndeny_read = [\"{}/link/src/*.key\", \"~/notes\"]\n", real.display()));
+    let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there");
+    let rules = FileRules::new(policy.grants, scene.folders.own()).with_globs(policy.deny_read, policy.allow_read, policy.deny_write);
+    let read = |path: &Path| rules.decide(path, Kind::Other, Access::Read).is_ok();
+    assert!(!read(&scene.work.join("src/a.key")));
+    assert!(read(&scene.work.join("src/a.rs")));
+    assert!(!read(&real.join("home/notes/today")));
+    assert!(read(&real.join("home/other")));
+    assert!(rules.decide(&scene.work.join(".git/hooks/x"), Kind::Other, Access::Write).is_err());
+}
+
+#[test]
+fn entries_show_everything_with_its_source() {
+    let scene = Scene::new();
+    let loaded = scene.load("[tools.file]\nallowed_paths = [\n  \"a\",\n  { path = \"b\", access = \"read\" },\n]\n");
+    let entries = loaded.entries();
+    let entry = entries.iter().find(|entry| entry.key == "tools.file.allowed_paths").expect("the key is listed");
+    assert_eq!(entry.value, serde_json::json!(["a", { "path": "b", "access": "read" }]));
+    let lines: Vec<_> =
+        entry.elements.iter().map(|source| matches!(source, Source::File { line, .. } if *line == 3 || *line == 4)).collect();
+    assert_eq!(lines, [true, true]);
+    let call = entries.iter().find(|entry| entry.key == "tools.call").expect("the key is listed");
+    assert_eq!((&call.value, &call.source), (&serde_json::json!(30), &Source::Default));
+}
+
+#[test]
+fn the_schema_agrees_with_what_is_read() {
+    let schema = schema();
+    let accepts = |text: &str, expected: bool| {
+        let value: toml::Value = toml::from_str(text).expect("the test's own TOML");
+        let json = serde_json::to_value(value).expect("TOML has a JSON form");
+        assert_eq!(jsonschema::is_valid(&schema, &json), expected, "{text}");
+    };
+    accepts("", true);
+    accepts("tools.call = 5\ntools.file.allowed_paths = [\"a\", { path = \"b\", access = \"read\" }]", true);
+    accepts("plugins.x = { path = \"x.wasm\", limits = { memory_mib = 5 } }", true);
+    accepts("tools.call = 0", false);
+    accepts("tools.cal = 1", false);
+    accepts("tools.file.allowed_paths = [{ path = \"b\", acess = \"read\" }]", false);
+    accepts("plugins.x = { limits = { memory_mib = 0 } }", false);
+}

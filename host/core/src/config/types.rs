@@ -1,0 +1,164 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{AllowedPath, Bounded, PathAccess, PathGlob};
+
+/// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Config {
+    /// What holds for all tools.
+    pub tools: Tools,
+    /// Plugins that are not built in, by the name that stands before `__` in the names of their tools: at most 24 of `[a-z0-9-]`, a letter first.
+    pub plugins: BTreeMap<String, Plugin>,
+}
+
+/// What holds for all tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Tools {
+    /// Seconds that a call may take where the tool asks for no other time; never more than `max_call`.
+    pub call: Bounded<1, 86_400>,
+    /// The most seconds that a tool's `timeout` argument can ask for.
+    pub max_call: Bounded<1, 86_400>,
+    /// Calls that run at once; more are answered with `busy`.
+    pub max_concurrent: Bounded<1, 1024>,
+    /// What one call may use.
+    pub limits: Limits,
+    /// What file tools may reach.
+    pub file: FileTools,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self {
+            call: Bounded::clamped(30),
+            max_call: Bounded::clamped(600),
+            max_concurrent: Bounded::clamped(64),
+            limits: Limits::default(),
+            file: FileTools::default(),
+        }
+    }
+}
+
+impl Tools {
+    /// How long a call may take that asks for no other time.
+    pub fn call_time(&self) -> Duration {
+        Duration::from_secs(self.call.get().min(self.max_call.get()))
+    }
+
+    /// The longest time that a call can ask for.
+    pub fn max_call_time(&self) -> Duration {
+        Duration::from_secs(self.max_call.get())
+    }
+}
+
+/// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Limits {
+    /// Seconds of processor time.
+    pub cpu_secs: Bounded<1, 86_400>,
+    /// MiB over all memories and tables of the plugin together.
+    pub memory_mib: Bounded<1, 16_384>,
+    /// MiB of one answer.
+    pub result_mib: Bounded<1, 256>,
+    /// MiB written to files.
+    pub written_mib: Bounded<1, 1_048_576>,
+    /// Files, directories and other handles, open at a time.
+    pub handles: Bounded<16, 4096>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cpu_secs: Bounded::clamped(10),
+            memory_mib: Bounded::clamped(256),
+            result_mib: Bounded::clamped(8),
+            written_mib: Bounded::clamped(1024),
+            handles: Bounded::clamped(256),
+        }
+    }
+}
+
+/// What file tools may reach. A denial wins over everything that allows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct FileTools {
+    /// Directories that the built-in file tools may use. The default, and an empty list, is the working directory, read and write.
+    pub allowed_paths: Vec<AllowedPath>,
+    /// Globs that nobody reads or writes: `**/.env`, `secrets/**`, `~/.ssh`. They hold for plugins too.
+    pub deny_read: Vec<PathGlob>,
+    /// Where not empty, only files that match are read. Holds for plugins too.
+    pub allow_read: Vec<PathGlob>,
+    /// Globs that are read but never written. They hold for plugins too. The default keeps tools from planting code in a repository.
+    pub deny_write: Vec<PathGlob>,
+}
+
+impl Default for FileTools {
+    fn default() -> Self {
+        let globs = |patterns: &[&str]| patterns.iter().filter_map(|pattern| PathGlob::new(*pattern).ok()).collect();
+        Self {
+            allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
+            deny_read: Vec::new(),
+            allow_read: Vec::new(),
+            deny_write: globs(&[".git/hooks/**", ".git/config"]),
+        }
+    }
+}
+
+/// A plugin that is not built in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Plugin {
+    /// The component, a `.wasm` file. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that names it,
+    /// or at the working directory where a variable or a flag does.
+    pub path: String,
+    /// Directories that the plugin may use. Nothing is granted by default.
+    pub allowed_paths: Vec<AllowedPath>,
+    /// What one call of the plugin may use, where that differs from `[tools.limits]`.
+    pub limits: PluginLimits,
+}
+
+/// What one call of a plugin may use; a key that is absent counts as in `[tools.limits]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct PluginLimits {
+    /// Seconds of processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_secs: Option<Bounded<1, 86_400>>,
+    /// MiB over all memories and tables of the plugin together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<Bounded<1, 16_384>>,
+    /// MiB of one answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_mib: Option<Bounded<1, 256>>,
+    /// MiB written to files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_mib: Option<Bounded<1, 1_048_576>>,
+    /// Files, directories and other handles, open at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handles: Option<Bounded<16, 4096>>,
+}
+
+impl PluginLimits {
+    /// The limits of the plugin, over those of all tools.
+    pub fn over(self, all: Limits) -> Limits {
+        Limits {
+            cpu_secs: self.cpu_secs.unwrap_or(all.cpu_secs),
+            memory_mib: self.memory_mib.unwrap_or(all.memory_mib),
+            result_mib: self.result_mib.unwrap_or(all.result_mib),
+            written_mib: self.written_mib.unwrap_or(all.written_mib),
+            handles: self.handles.unwrap_or(all.handles),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Values that are given as one text each: `BERTH_*` variables and `--set`.
+
+use std::ffi::{OsStr, OsString};
+
+use serde::Deserialize;
+use toml::Value;
+use toml::de::ValueDeserializer;
+
+use super::check::Leaf;
+use super::keys::{Key, known, nearest};
+use super::{Problem, Source};
+
+/// Variables that begin with `BERTH_` and are no keys: the folders, the log level, and what steers the building of Berth.
+const OTHER: [&str; 6] = ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", "BERTH_LOG", "BERTH_BOOTSTRAP", "BERTH_PLUGINS_DIR"];
+
+/// The keys that `variables` set.
+pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>, Vec<Problem>) {
+    let ours: Vec<(&str, &OsStr)> = variables
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.as_os_str())))
+        .filter(|(name, _)| name.starts_with("BERTH_") && !OTHER.contains(name))
+        .collect();
+    let (mut leaves, mut problems) = (Vec::new(), Vec::new());
+    if ours.is_empty() {
+        return (leaves, problems);
+    }
+    let keys: Vec<Key> = known().into_iter().filter(|key| !key.table && !key.in_list).collect();
+    for (name, value) in ours {
+        let source = Source::Variable(name.to_owned());
+        let leaf = match (find(name, &keys), value.to_str()) {
+            (Some(path), Some(text)) => parse(path, text, &source),
+            (Some(_), None) => Err(vec![Problem::new(source, "its value is not UTF-8")]),
+            (None, _) => Err(vec![Problem::new(source, format!("unknown variable{}", advice(name, &keys)))]),
+        };
+        match leaf {
+            Ok(leaf) => leaves.push(leaf),
+            Err(found) => problems.extend(found),
+        }
+    }
+    (leaves, problems)
+}
+
+/// The key that a `--set key=value` sets.
+pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
+    let source = Source::Flag(format!("--set {setting}"));
+    let Some((key, text)) = setting.split_once('=') else {
+        return Err(vec![Problem::new(source, "takes a key and a value: `--set tools.call=60`")]);
+    };
+    parse(key.trim().split('.').map(str::to_owned).collect(), text, &source)
+}
+
+/// Reads `text` as TOML or, where that does not fit the key, as a text, or as a list of that one text.
+fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Problem>> {
+    let mut candidates = Vec::new();
+    match ValueDeserializer::parse(text.trim()).and_then(Value::deserialize) {
+        Ok(value) => candidates.push(value),
+        // What was meant as a list must not become a strange path.
+        Err(error) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
+            return Err(vec![Problem::new(source.clone(), format!("its value is not TOML: {}", error.message()))]);
+        }
+        Err(_) => {}
+    }
+    candidates.push(Value::String(text.to_owned()));
+    candidates.push(Value::Array(vec![Value::String(text.to_owned())]));
+    let mut first = None;
+    for value in candidates {
+        let leaf = Leaf::new(path.clone(), value, source);
+        let problems = leaf.problems();
+        if problems.is_empty() {
+            return Ok(leaf);
+        }
+        first.get_or_insert(problems);
+    }
+    Err(first.unwrap_or_default())
+}
+
+/// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may hold `-` but no `_`.
+fn find(name: &str, keys: &[Key]) -> Option<Vec<String>> {
+    let named: Vec<(&Key, &str)> = keys.iter().filter_map(|key| Some((key, chosen(name, key)?))).collect();
+    // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest name.
+    let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
+    let plugin = chosen.to_ascii_lowercase().replace('_', "-");
+    Some(key.path.iter().map(|part| if part == "*" { plugin.clone() } else { part.clone() }).collect())
+}
+
+/// What stands in `name` for the key's `*`; an empty text if the key has none. `None` if it is another key.
+fn chosen<'a>(name: &'a str, key: &Key) -> Option<&'a str> {
+    let pattern = pattern(key);
+    match pattern.split_once('*') {
+        Some((before, after)) => name.strip_prefix(before)?.strip_suffix(after).filter(|chosen| !chosen.is_empty()),
+        None => (name == pattern).then_some(""),
+    }
+}
+
+fn pattern(key: &Key) -> String {
+    format!("BERTH_{}", capitals(&key.path.join("_")))
+}
+
+fn capitals(text: &str) -> String {
+    text.to_ascii_uppercase().replace('-', "_")
+}
+
+fn advice(name: &str, keys: &[Key]) -> String {
+    let mut names: Vec<String> = keys.iter().map(|key| pattern(key).replace('*', "NAME")).collect();
+    names.extend(OTHER.iter().map(|other| (*other).to_owned()));
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near}?"),
+        None => {
+            "; the names are the keys in capitals, as in BERTH_TOOLS_FILE_ALLOWED_PATHS (`berth config schema` lists the keys)".to_owned()
+        }
+    }
+}
