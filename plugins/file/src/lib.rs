@@ -3,6 +3,7 @@
 mod list_directory;
 mod notices;
 mod paths;
+mod read;
 
 berth_sdk::plugin! {
     name: "file",
@@ -12,6 +13,7 @@ berth_sdk::plugin! {
         search = "to find files, and text in them",
     ],
     tools: [
+        read::Read,
         list_directory::ListDirectory,
     ],
 }

@@ -141,7 +141,6 @@ impl Offered {
 
 impl Plugin {
     /// Runs a call.
-    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only a host calls by name"))]
     pub(crate) fn call(&self, invocation: Invocation) -> Result<Output, Failure> {
         let Some(tool) = self.tools.iter().find(|tool| tool.name == invocation.tool) else {
             return Err(Failure::permanent("unknown-tool", format!("this plugin has no tool {:?}", invocation.tool)));

@@ -1,0 +1,248 @@
+mod kind;
+mod nearby;
+mod window;
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+
+use berth_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices::{self, plural, size};
+use kind::Kind;
+use window::{Range, Window};
+
+/// Images larger than this are not handed out: they would fill an answer by themselves.
+const MAX_IMAGE: u64 = 4 << 20;
+
+/// One text file, as numbered lines.
+pub(crate) struct Read;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file.
+    path: String,
+    /// The first line to show, counted from 1. Default: 1.
+    #[schemars(range(min = 1))]
+    offset: Option<u64>,
+    /// How many lines to show. Default: 2000.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Shown {
+    /// The first line shown.
+    start: u64,
+    /// The last; less than `start` where none is.
+    end: u64,
+    /// How many the file has, where they were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_lines: Option<u64>,
+    /// How long the file is.
+    bytes: u64,
+}
+
+impl Tool for Read {
+    const NAME: &'static str = "read";
+    const TITLE: Option<&'static str> = Some("Read file");
+    const DESCRIPTION: &'static str = "Reads a text file and shows its lines, each behind its number and a tab; the last line says how much \
+        the file holds and what was left out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. \
+        Lines are cut at 2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) come back as images. Use grep to find text in many files. \
+        Fails where the file is missing (names like it are suggested), is a directory, or is binary.";
+    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &'static [&'static str] = &["file_read"];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        let Arguments { path, offset, limit } = arguments;
+        let range = Range { offset: offset.unwrap_or(1).max(1), limit: limit.unwrap_or(window::DEFAULT_LINES).max(1) };
+        let mut file = open(&path)?;
+        let meta = file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+        if meta.is_dir() {
+            return Err(directory(&path));
+        }
+        let reading = |error| if is_directory(&error) { directory(&path) } else { Failure::io(format!("reading {path}"), &error) };
+        let mut buffer = vec![0; window::CHUNK];
+        let filled = file.read(&mut buffer).map_err(reading)?;
+        match kind::of(&buffer[..filled]) {
+            Kind::Text => {
+                let window = window::read(&mut buffer, filled, &mut file, meta.len(), range).map_err(reading)?;
+                shown(window, range)
+            }
+            Kind::Image(media_type) => {
+                buffer.truncate(filled);
+                image(file, buffer, meta.len(), media_type, &path)
+            }
+            Kind::Binary(what) => {
+                let failure = Failure::permanent("binary", format!("{path} is binary ({what}, {}), not text", size(meta.len())));
+                Err(failure.with_suggestion("Only text and images can be read."))
+            }
+        }
+    }
+}
+
+/// The lines, then what they are of.
+fn shown(window: Window, range: Range) -> Result<Output, Failure> {
+    let Window { mut text, lines, total_lines, bytes, lossy, crlf, .. } = window;
+    let end = range.offset + lines - 1;
+    let of = match total_lines {
+        Some(total) => format!("{}, {}", plural(total, "line"), size(bytes)),
+        None => format!("{}, lines not counted", size(bytes)),
+    };
+    let all = range.offset == 1 && total_lines == Some(lines);
+    let notice = match total_lines {
+        _ if bytes == 0 => "The file is empty.".to_owned(),
+        _ if all => format!("All of the file: {of}."),
+        Some(_) if lines == 0 => format!("Nothing at line {}: the file has {of}.", range.offset),
+        Some(total) if end == total => format!("Lines {}-{end} of the file: {of}. This is its end.", range.offset),
+        _ => format!("Lines {}-{end} of the file: {of}. Continue with offset {}.", range.offset, end + 1),
+    };
+    notices::add(&mut text, &notice);
+    if crlf {
+        notices::add(&mut text, "Lines end in CRLF, which edit keeps.");
+    }
+    if lossy {
+        notices::add(&mut text, "The file is not valid UTF-8: what could not be decoded is shown as \u{fffd}.");
+    }
+    Output::text(text).with_structured(&Shown { start: range.offset, end, total_lines, bytes })
+}
+
+fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path: &str) -> Result<Output, Failure> {
+    let too_large = || {
+        let failure = Failure::permanent("too-large", format!("{path} is an image of {}; at most 4 MiB are shown", size(length)));
+        failure.with_suggestion("Make it smaller first.")
+    };
+    if length > MAX_IMAGE {
+        return Err(too_large());
+    }
+    // One byte more than allowed tells whether it has grown meanwhile.
+    (&mut file)
+        .take(MAX_IMAGE + 1 - bytes.len() as u64)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::io(format!("reading {path}"), &error))?;
+    if bytes.len() as u64 > MAX_IMAGE {
+        return Err(too_large());
+    }
+    let caption = Content::text(format!("{path}: {media_type}, {}", size(bytes.len() as u64)));
+    Ok(Output::from(caption).with(Content::bytes(bytes, media_type)))
+}
+
+fn open(path: &str) -> Result<File, Failure> {
+    File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::io(path, &error).with_suggestion(nearby::suggestion(path)),
+        ErrorKind::IsADirectory => directory(path),
+        _ => Failure::io(format!("opening {path}"), &error),
+    })
+}
+
+fn is_directory(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::IsADirectory
+}
+
+fn directory(path: &str) -> Failure {
+    Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Use list_directory to see what is in it.")
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Sample {
+        dir: tempfile::TempDir,
+    }
+
+    impl Sample {
+        fn new(name: &str, bytes: impl AsRef<[u8]>) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+            Self { dir }
+        }
+
+        fn read(&self, name: &str) -> Result<Output, Failure> {
+            testing::call::<Read>(json!({ "path": self.dir.path().join(name) }))
+        }
+    }
+
+    #[test]
+    fn lines_are_numbered_and_counted() {
+        let sample = Sample::new("a", "one\ntwo\n");
+        let output = sample.read("a").unwrap();
+        assert_eq!(output.joined_text(), "   1\tone\n   2\ttwo\n[All of the file: 2 lines, 8 B.]\n");
+        assert_eq!(output.structured, Some(json!({ "start": 1, "end": 2, "total_lines": 2, "bytes": 8 })));
+    }
+
+    #[test]
+    fn a_window_says_how_to_go_on() {
+        let text: String = (1..=5000).map(|line| format!("line {line}\n")).collect();
+        let sample = Sample::new("a", &text);
+        let whole = sample.read("a").unwrap().joined_text();
+        assert!(whole.starts_with("   1\tline 1\n"), "{whole}");
+        assert!(
+            whole.ends_with("2000\tline 2000\n[Lines 1-2000 of the file: 5000 lines, 47.7 KiB. Continue with offset 2001.]\n"),
+            "{whole}"
+        );
+        let path = sample.dir.path().join("a");
+        let read = |offset, limit| testing::call::<Read>(json!({ "path": path, "offset": offset, "limit": limit })).unwrap().joined_text();
+        assert_eq!(
+            read(4999, 9),
+            "4999\tline 4999\n5000\tline 5000\n[Lines 4999-5000 of the file: 5000 lines, 47.7 KiB. This is its end.]\n"
+        );
+        assert_eq!(read(6000, 9), "[Nothing at line 6000: the file has 5000 lines, 47.7 KiB.]\n");
+        assert_eq!(read(3, 1), "   3\tline 3\n[Lines 3-3 of the file: 5000 lines, 47.7 KiB. Continue with offset 4.]\n");
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_shown_and_said() {
+        let text = Sample::new("a", b"caf\xe9\r\n").read("a").unwrap().joined_text();
+        assert!(text.starts_with("   1\tcaf\u{fffd}\n"), "{text}");
+        assert!(text.contains("not valid UTF-8") && text.contains("CRLF"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_file_is_said_to_be_empty() {
+        assert_eq!(Sample::new("a", "").read("a").unwrap().joined_text(), "[The file is empty.]\n");
+    }
+
+    #[test]
+    fn an_image_is_an_image() {
+        let png = [b"\x89PNG\r\n\x1a\n".as_slice(), &[0; 100]].concat();
+        let output = Sample::new("a", &png).read("a").unwrap();
+        assert_eq!(output.content[1], Content::bytes(png, "image/png"));
+        let large = Sample::new("a", [b"GIF89a".as_slice(), &vec![0; MAX_IMAGE as usize]].concat());
+        assert_eq!(large.read("a").unwrap_err().code.as_deref(), Some("too-large"));
+    }
+
+    #[test]
+    fn a_binary_file_is_described() {
+        let failure = Sample::new("a", b"\x7fELF\x02\0\0\0").read("a").unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("binary"));
+        assert!(failure.message.ends_with("is binary (an ELF executable or library, 8 B), not text"), "{failure}");
+    }
+
+    #[test]
+    fn a_missing_file_suggests_names_like_it() {
+        let sample = Sample::new("config.toml", "");
+        let failure = sample.read("confg.toml").unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("not-found"));
+        assert!(failure.suggestion.unwrap().contains("config.toml"));
+    }
+
+    #[test]
+    fn a_directory_is_not_read() {
+        let failure = Sample::new("a", "").read("").unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("is-a-directory"));
+    }
+
+    #[test]
+    fn the_old_name_still_works() {
+        assert_eq!(testing::definition::<Read>()["aliases"], json!(["file_read"]));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a path that names nothing may have been meant to be.
+
+use berth_sdk::search::{self, Scope};
+
+/// Directories with more entries than this are not looked through whole.
+const MAX_ENTRIES: u32 = 2_000;
+
+/// How many names are suggested.
+const MAX_NAMES: usize = 3;
+
+/// Names longer than this are not compared: the comparison takes time in the square of it.
+const MAX_LENGTH: usize = 100;
+
+/// What to try instead of `path`, which doesn't exist.
+pub(super) fn suggestion(path: &str) -> String {
+    let (parent, name) = match path.trim_end_matches('/').rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some(split) => split,
+        None => return "Use find_path to find it.".to_owned(),
+    };
+    let scope = Scope { root: parent.to_owned(), max_depth: Some(1), ..Scope::default() };
+    let Ok(found) = search::find(&scope, MAX_ENTRIES) else {
+        return format!("Its directory {parent} isn't there either. Use find_path to find it.");
+    };
+    let base = parent.trim_end_matches('/');
+    let names = found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
+    let near = nearest(name, names);
+    if near.is_empty() {
+        return format!("Nothing in {parent} has a name like it. Use find_path to find it.");
+    }
+    let near: Vec<String> = near.into_iter().map(|name| format!("{base}/{name}")).collect();
+    format!("Did you mean {}?", near.join(" or "))
+}
+
+/// The names most like `name`, the nearest first.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted: Vec<char> = name.to_lowercase().chars().collect();
+    if wanted.len() > MAX_LENGTH {
+        return Vec::new();
+    }
+    let stem = |name: &str| name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_lowercase();
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|other| {
+            let letters: Vec<char> = other.to_lowercase().chars().take(MAX_LENGTH + 1).collect();
+            if letters.len() > MAX_LENGTH {
+                return None;
+            }
+            // The same name with another extension is as near as one typing error.
+            let distance = if stem(name) == stem(other) { 1 } else { distance(&wanted, &letters) };
+            (distance <= 1 + wanted.len() / 4).then_some((distance, other))
+        })
+        .collect();
+    near.sort();
+    near.into_iter().take(MAX_NAMES).map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be put in, taken out or changed (Levenshtein).
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let change = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_single_letters() {
+        let distance = |a: &str, b: &str| distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+
+    #[test]
+    fn names_with_a_slip_another_case_or_another_extension_are_near() {
+        let names = ["main.rs", "README.md", "mian.rs", "lib.rs", "main.py", "unrelated"];
+        assert_eq!(nearest("main.js", names.into_iter()), ["main.py", "main.rs"]);
+        assert_eq!(nearest("mian.py", names.into_iter()), ["mian.rs", "main.py"]);
+        assert_eq!(nearest("readme.md", names.into_iter()), ["README.md"]);
+        assert!(nearest("zzz", names.into_iter()).is_empty());
+        assert!(nearest(&"x".repeat(200), ["x"].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn a_missing_directory_is_said_to_be_missing() {
+        assert!(suggestion("/no/such/dir/file").contains("/no/such/dir isn't there either"));
+    }
+}

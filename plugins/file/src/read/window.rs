@@ -1,0 +1,381 @@
+//! Numbered lines out of a file, without reading more of it than is needed.
+
+use std::io::{self, Read};
+
+use memchr::{memchr, memchr_iter};
+
+/// How much is read at once, in bytes.
+pub(super) const CHUNK: usize = 64 * 1024;
+
+/// How many lines are shown where nobody says.
+pub(super) const DEFAULT_LINES: u64 = 2_000;
+
+/// Where a line is cut, in characters.
+const MAX_LINE: usize = 2_000;
+
+/// What is kept of a line: enough for [`MAX_LINE`] characters of the longest kind.
+const MAX_LINE_BYTES: usize = MAX_LINE * 4;
+
+/// No line is begun beyond this many bytes of text.
+const MAX_TEXT: usize = 256 * 1024;
+
+/// Behind the window lines are counted only where at most this many bytes are left: a big file costs its window.
+const MAX_COUNTED: u64 = 4 << 20;
+
+/// Which lines to show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    /// The first, from 1.
+    pub(super) offset: u64,
+    /// How many at most.
+    pub(super) limit: u64,
+}
+
+/// The lines that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// The lines, each with its number, a tab and a line end.
+    pub(super) text: String,
+    /// How many there are.
+    pub(super) lines: u64,
+    /// How many the file has, where they were counted.
+    pub(super) total_lines: Option<u64>,
+    /// How long the file is.
+    pub(super) bytes: u64,
+    /// Whether something was not UTF-8.
+    pub(super) lossy: bool,
+    /// Whether a line ended in CRLF.
+    pub(super) crlf: bool,
+}
+
+/// Reads a window. `buffer` begins with the first `filled` bytes of the file, `source` goes on behind them, and `length` is how long the
+/// file is said to be.
+pub(super) fn read(buffer: &mut [u8], filled: usize, source: &mut impl Read, length: u64, range: Range) -> io::Result<Window> {
+    let mut lines = Lines::new(range, length);
+    let mut filled = filled;
+    let mut taken = 0;
+    while filled > 0 {
+        taken += filled as u64;
+        lines.take(&buffer[..filled]);
+        if lines.is_full() && length.saturating_sub(taken) > MAX_COUNTED {
+            return Ok(lines.finish(None, length));
+        }
+        filled = loop {
+            match source.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+    }
+    let total = lines.end();
+    Ok(lines.finish(Some(total), taken))
+}
+
+/// Takes a file chunk by chunk: skips lines, numbers lines, counts lines.
+struct Lines {
+    range: Range,
+    window: Window,
+    number: Decimal,
+    /// Line ends met so far.
+    ends: u64,
+    /// Whether the last byte so far was not a line end.
+    open: bool,
+    /// The line under way, where a chunk ended inside it: what is kept of it, and how many bytes were dropped.
+    partial: Vec<u8>,
+    dropped: usize,
+}
+
+impl Lines {
+    fn new(range: Range, length: u64) -> Self {
+        // Room for the text with its numbers, in one go.
+        let room = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_TEXT) * 5 / 4;
+        let window = Window { text: String::with_capacity(room), ..Window::default() };
+        Self { range, window, number: Decimal::new(range.offset), ends: 0, open: false, partial: Vec::new(), dropped: 0 }
+    }
+
+    fn take(&mut self, chunk: &[u8]) {
+        let mut rest = self.skip(chunk);
+        while !rest.is_empty() && !self.is_full() {
+            let Some(end) = memchr(b'\n', rest) else {
+                self.keep(rest);
+                rest = &[];
+                break;
+            };
+            if self.partial.is_empty() && self.dropped == 0 {
+                self.show(&rest[..end], 0);
+            } else {
+                self.keep(&rest[..end]);
+                self.show_partial();
+            }
+            self.ends += 1;
+            rest = &rest[end + 1..];
+        }
+        self.ends += memchr_iter(b'\n', rest).count() as u64;
+        self.open = chunk.last().is_some_and(|&byte| byte != b'\n');
+    }
+
+    /// The part of a chunk that lies behind the lines before the window.
+    fn skip<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
+        let missing = (self.range.offset - 1).saturating_sub(self.ends);
+        if missing == 0 {
+            return chunk;
+        }
+        let mut passed = 0;
+        for end in memchr_iter(b'\n', chunk) {
+            passed += 1;
+            if passed == missing {
+                self.ends += passed;
+                return &chunk[end + 1..];
+            }
+        }
+        self.ends += passed;
+        &[]
+    }
+
+    fn is_full(&self) -> bool {
+        self.window.lines >= self.range.limit || self.window.text.len() >= MAX_TEXT
+    }
+
+    /// Keeps a part of a line whose end is not in sight, as far as it can be shown.
+    fn keep(&mut self, part: &[u8]) {
+        let kept = part.len().min((MAX_LINE_BYTES + 1).saturating_sub(self.partial.len()));
+        self.partial.extend_from_slice(&part[..kept]);
+        self.dropped += part.len() - kept;
+    }
+
+    fn show_partial(&mut self) {
+        let line = std::mem::take(&mut self.partial);
+        self.show(&line, self.dropped);
+        self.partial = line;
+        self.partial.clear();
+        self.dropped = 0;
+    }
+
+    /// Appends a line; `dropped` bytes of it are not in `line`.
+    fn show(&mut self, line: &[u8], dropped: usize) {
+        let line = match line {
+            [line @ .., b'\r'] if dropped == 0 => {
+                self.window.crlf = true;
+                line
+            }
+            line => line,
+        };
+        let line = if self.window.lines == 0 && self.range.offset == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        self.window.text.push_str(self.number.padded());
+        self.number.increment();
+        self.window.text.push('\t');
+        self.window.lines += 1;
+        if line.len() <= MAX_LINE && dropped == 0 {
+            match str::from_utf8(line) {
+                Ok(text) => self.window.text.push_str(text),
+                Err(_) => self.show_lossy(line),
+            }
+        } else {
+            self.show_cut(line, dropped);
+        }
+        self.window.text.push('\n');
+    }
+
+    #[cold]
+    fn show_lossy(&mut self, line: &[u8]) {
+        self.window.lossy = true;
+        self.window.text.push_str(&String::from_utf8_lossy(line));
+    }
+
+    #[cold]
+    fn show_cut(&mut self, line: &[u8], dropped: usize) {
+        let mut left = MAX_LINE;
+        let mut shown = 0;
+        for chunk in line.utf8_chunks() {
+            let valid = chunk.valid();
+            let end = valid.char_indices().nth(left).map_or(valid.len(), |(at, _)| at);
+            self.window.text.push_str(&valid[..end]);
+            left -= valid[..end].chars().count();
+            shown += end;
+            if left == 0 || end < valid.len() {
+                break;
+            }
+            // A character that is merely cut off, since the rest was dropped, is not invalid.
+            if !chunk.invalid().is_empty() && !(dropped > 0 && shown + chunk.invalid().len() == line.len()) {
+                self.window.text.push(char::REPLACEMENT_CHARACTER);
+                self.window.lossy = true;
+                left -= 1;
+                shown += chunk.invalid().len();
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        let more = line.len() - shown + dropped;
+        if more > 0 {
+            self.window.text.push_str(&format!(" [... {more} more bytes in this line]"));
+        }
+    }
+
+    /// Shows a last line that has no end, and says how many lines there were.
+    fn end(&mut self) -> u64 {
+        if self.open && !self.is_full() && self.ends + 1 >= self.range.offset {
+            self.show_partial();
+        }
+        self.ends + u64::from(self.open)
+    }
+
+    fn finish(self, total_lines: Option<u64>, bytes: u64) -> Window {
+        Window { total_lines, bytes, ..self.window }
+    }
+}
+
+/// A number that counts up as text: formatting each anew took a third of the time of a read.
+struct Decimal {
+    /// The digits at the end, blanks before.
+    text: [u8; 20],
+    first: usize,
+}
+
+impl Decimal {
+    /// Numbers are padded to this width.
+    const WIDTH: usize = 4;
+
+    fn new(value: u64) -> Self {
+        let mut text = [b' '; 20];
+        let digits = value.to_string();
+        let first = text.len() - digits.len();
+        text[first..].copy_from_slice(digits.as_bytes());
+        Self { text, first }
+    }
+
+    fn padded(&self) -> &str {
+        str::from_utf8(&self.text[self.first.min(self.text.len() - Self::WIDTH)..]).unwrap_or_default()
+    }
+
+    fn increment(&mut self) {
+        for index in (0..self.text.len()).rev() {
+            match self.text[index] {
+                b'9' => self.text[index] = b'0',
+                b' ' => {
+                    self.text[index] = b'1';
+                    self.first = index;
+                    return;
+                }
+                digit => {
+                    self.text[index] = digit + 1;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Range = Range { offset: 1, limit: DEFAULT_LINES };
+
+    /// Reads `bytes` in chunks of `chunk`.
+    fn window(bytes: &[u8], chunk: usize, range: Range) -> Window {
+        let mut buffer = vec![0; chunk];
+        let filled = bytes.len().min(chunk);
+        buffer[..filled].copy_from_slice(&bytes[..filled]);
+        read(&mut buffer, filled, &mut &bytes[filled..], bytes.len() as u64, range).unwrap()
+    }
+
+    #[test]
+    fn chunks_make_no_difference() {
+        let text = "one\r\n\nthrée\nfour\n\nsix";
+        for range in [ALL, Range { offset: 3, limit: 2 }, Range { offset: 6, limit: 9 }, Range { offset: 7, limit: 1 }] {
+            let whole = window(text.as_bytes(), 100, range);
+            assert_eq!(whole.total_lines, Some(6));
+            for chunk in 1..text.len() {
+                let parts = window(text.as_bytes(), chunk, range);
+                assert_eq!(
+                    (&parts.text, parts.lines, parts.total_lines),
+                    (&whole.text, whole.lines, whole.total_lines),
+                    "{range:?} {chunk}"
+                );
+            }
+        }
+        assert_eq!(window(text.as_bytes(), 3, Range { offset: 3, limit: 2 }).text, "   3\tthrée\n   4\tfour\n");
+        assert_eq!(window(text.as_bytes(), 3, Range { offset: 6, limit: 2 }).text, "   6\tsix\n");
+    }
+
+    #[test]
+    fn the_last_line_needs_no_end() {
+        for (text, total) in [("", 0), ("a", 1), ("a\n", 1), ("a\n\n", 2), ("\n", 1)] {
+            let window = window(text.as_bytes(), 8, ALL);
+            assert_eq!((window.total_lines, window.lines), (Some(total), total), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_with_a_mark() {
+        for character in ["a", "é", "\u{1f600}"] {
+            let line = format!("{}\nnext\n", character.repeat(3000));
+            for chunk in [1000, 1 << 20] {
+                let text = window(line.as_bytes(), chunk, ALL).text;
+                let mark = format!(" [... {} more bytes in this line]\n   2\tnext\n", 1000 * character.len());
+                assert_eq!(text, format!("   1\t{}{mark}", character.repeat(2000)), "{chunk}");
+            }
+        }
+        let exact = "a".repeat(MAX_LINE);
+        assert_eq!(window(exact.as_bytes(), 1 << 20, ALL).text, format!("   1\t{exact}\n"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf_8_are_replaced_wherever_a_line_is_cut() {
+        let line = [vec![0xff; 3000], b"\n".to_vec()].concat();
+        let window = window(&line, 500, ALL);
+        assert!(window.lossy);
+        assert!(window.text.starts_with(&format!("   1\t{} [... 1000 more", "\u{fffd}".repeat(2000))), "{}", window.text);
+    }
+
+    #[test]
+    fn a_line_that_never_ends_costs_no_memory() {
+        let line = vec![b'x'; 4 << 20];
+        let window = window(&line, CHUNK, ALL);
+        assert!(window.text.len() < 2100);
+        assert!(window.text.ends_with(&format!("[... {} more bytes in this line]\n", (4 << 20) - 2000)));
+    }
+
+    #[test]
+    fn too_much_text_ends_the_window() {
+        let text = format!("{}\n", "y".repeat(1000)).repeat(1000);
+        let window = window(text.as_bytes(), CHUNK, ALL);
+        assert!(window.text.len() < MAX_TEXT + 2 * MAX_LINE);
+        assert_eq!((window.lines, window.total_lines), (261, Some(1000)));
+    }
+
+    #[test]
+    fn behind_the_window_a_big_file_is_not_read() {
+        struct Endless(u64);
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                buffer.fill(b'\n');
+                self.0 += buffer.len() as u64;
+                Ok(buffer.len())
+            }
+        }
+        let mut source = Endless(0);
+        let window = read(&mut vec![b'\n'; CHUNK], CHUNK, &mut source, 1 << 40, ALL).unwrap();
+        assert_eq!((window.lines, window.total_lines, window.bytes, source.0), (2000, None, 1 << 40, 0));
+    }
+
+    #[test]
+    fn numbers_count_up_and_stay_aligned() {
+        let mut number = Decimal::new(8);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(number.padded().to_owned());
+            number.increment();
+        }
+        assert_eq!(seen, ["   8", "   9", "  10"]);
+        let mut wide = Decimal::new(9_999);
+        wide.increment();
+        assert_eq!(wide.padded(), "10000");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_not_shown() {
+        assert_eq!(window(b"\xef\xbb\xbfa\n", 9, ALL).text, "   1\ta\n");
+    }
+}
