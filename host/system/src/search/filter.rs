@@ -1,0 +1,90 @@
+//! What of the entries a search is after, by the caller's globs and by ignore rules.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use ignore::Match;
+use ignore::overrides::{Override, OverrideBuilder};
+use rustix::fs::FileType;
+
+use super::folder::Folder;
+use super::model::{Scope, SearchError};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Filter {
+    globs: Override,
+    /// Names that begin with a dot and that the caller asked for.
+    hidden: GlobSet,
+    ignore_rules: bool,
+}
+
+/// What is to become of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Left out, and so is what is in it.
+    Out,
+    /// Entered, not listed: only directories.
+    Through,
+    /// Wanted.
+    In,
+}
+
+impl Filter {
+    /// The filter of a scope.
+    ///
+    /// # Errors
+    ///
+    /// [`SearchError::InvalidPattern`] for what is no glob.
+    pub(super) fn new(scope: &Scope) -> Result<Self, SearchError> {
+        let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
+        let mut globs = OverrideBuilder::new("");
+        for glob in &scope.globs {
+            globs.add(glob).map_err(invalid)?;
+        }
+        let globs = globs.build().map_err(invalid)?;
+        Ok(Self { globs, hidden: dotted_components(&scope.globs), ignore_rules: scope.ignore_rules })
+    }
+
+    /// A filter that lets everything in: what is named explicitly is never left out.
+    pub(super) fn everything() -> Self {
+        Self { globs: Override::empty(), hidden: GlobSet::empty(), ignore_rules: false }
+    }
+
+    /// Whether ignore files have to be read.
+    pub(super) fn has_ignore_rules(&self) -> bool {
+        self.ignore_rules
+    }
+
+    /// Decides on an entry of `folder`: its name, its path below the root, and its real path.
+    pub(super) fn decide(&self, folder: &Folder, name: &[u8], rest: &[u8], path: &[u8], kind: FileType) -> Verdict {
+        let is_directory = kind == FileType::Directory;
+        let verdict = match self.globs.matched(Path::new(OsStr::from_bytes(rest)), is_directory) {
+            Match::Ignore(_) => return Verdict::Out,
+            Match::None if self.globs.num_whitelists() > 0 => Verdict::Through,
+            Match::None | Match::Whitelist(_) => Verdict::In,
+        };
+        if !self.ignore_rules {
+            return verdict;
+        }
+        let said = folder.ignores.as_ref().and_then(|ignores| ignores.verdict(Path::new(OsStr::from_bytes(path)), is_directory));
+        match said {
+            Some(true) => Verdict::Out,
+            None if name.first() == Some(&b'.') && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) => Verdict::Out,
+            Some(false) | None => verdict,
+        }
+    }
+}
+
+/// The components of positive globs that begin with a dot. Whoever writes the dot wants what is hidden, as in a shell.
+fn dotted_components(globs: &[String]) -> GlobSet {
+    let positive = globs.iter().filter(|glob| !glob.starts_with('!'));
+    let dotted = positive.flat_map(|glob| glob.split('/')).filter(|part| part.starts_with('.') && !matches!(*part, "." | ".."));
+    let mut set = GlobSetBuilder::new();
+    for glob in dotted.filter_map(|part| GlobBuilder::new(part).build().ok()) {
+        set.add(glob);
+    }
+    set.build().unwrap_or_else(|_| GlobSet::empty())
+}

@@ -1,0 +1,187 @@
+//! A directory that is searched: its handle, where it lies, and its entries.
+//!
+//! Everything below the root is opened through the handle of its parent by a single name, and no link is ever followed: wherever a
+//! name points to by the time it is opened, what lies elsewhere is not read.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::ignores::Ignores;
+
+/// The most bytes of names of one directory: about a million names. What comes after is counted as one thing that can't be read.
+const MAX_NAMES: usize = 32 << 20;
+
+/// How often an open is tried again that raced with a rename.
+const RACES: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Folder {
+    /// The directory.
+    pub(super) fd: OwnedFd,
+    /// Its real path and a slash: what every path in it begins with.
+    pub(super) prefix: Vec<u8>,
+    /// 0 for the root.
+    pub(super) depth: u32,
+    /// What the ignore files of this directory and of those above say.
+    pub(super) ignores: Option<Arc<Ignores>>,
+    /// What is in it.
+    pub(super) names: Names,
+    /// The next entry that a thread takes.
+    next: AtomicUsize,
+    /// Whether a task asks for help with this folder.
+    pub(super) offered: AtomicBool,
+}
+
+impl Folder {
+    pub(super) fn new(fd: OwnedFd, prefix: Vec<u8>, depth: u32, ignores: Option<Arc<Ignores>>, names: Names) -> Self {
+        Self { fd, prefix, depth, ignores, names, next: AtomicUsize::new(0), offered: AtomicBool::new(false) }
+    }
+
+    /// Takes the next entry that is no directory. Every entry is taken once, by whatever thread.
+    pub(super) fn take_file(&self) -> Option<usize> {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.names.len() {
+                return None;
+            }
+            if self.names.kind(index) != FileType::Directory {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Whether entries are left to take.
+    pub(super) fn has_more(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.names.len()
+    }
+}
+
+/// Names and kinds of the entries of a directory, without `.` and `..`.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// NUL-terminated, one after the other.
+    text: Vec<u8>,
+    entries: Vec<(u32, FileType)>,
+}
+
+impl Names {
+    /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more than what was read.
+    pub(super) fn read(dir: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> (Self, bool) {
+        let mut names = Self::default();
+        let mut entries = RawDir::new(dir, buffer);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else { return (names, false) };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if names.text.len() > MAX_NAMES {
+                return (names, false);
+            }
+            let kind = match entry.file_type() {
+                // Some file systems don't say.
+                FileType::Unknown => stat(dir, name).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                kind => kind,
+            };
+            names.push(name, kind);
+        }
+        (names, true)
+    }
+
+    /// A single entry.
+    pub(super) fn one(name: &CStr, kind: FileType) -> Self {
+        let mut names = Self::default();
+        names.push(name, kind);
+        names
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn kind(&self, index: usize) -> FileType {
+        self.entries[index].1
+    }
+
+    pub(super) fn name(&self, index: usize) -> &CStr {
+        let start = self.entries[index].0 as usize;
+        CStr::from_bytes_until_nul(&self.text[start..]).unwrap_or_default()
+    }
+
+    /// The entries, by index, name and kind.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &CStr, FileType)> {
+        (0..self.len()).map(|index| (index, self.name(index), self.kind(index)))
+    }
+
+    fn push(&mut self, name: &CStr, kind: FileType) {
+        // Fits: `MAX_NAMES` is far below.
+        self.entries.push((self.text.len() as u32, kind));
+        self.text.extend_from_slice(name.to_bytes_with_nul());
+    }
+}
+
+/// Opens the directory `name` of `dir`, for reading its entries.
+pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    open(dir, name, OFlags::DIRECTORY)
+}
+
+/// Opens the regular file `name` of `dir`, and tells its size. A FIFO neither blocks nor is read, a device is not read.
+pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, u64), Errno> {
+    let file = open(dir, name, OFlags::NOCTTY)?;
+    let stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((file, u64::try_from(stat.st_size).unwrap_or(0))),
+        _ => Err(Errno::NOTSUP),
+    }
+}
+
+/// The metadata of the entry `name` of `dir` itself, not of what it links to.
+pub(super) fn stat(dir: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Reads into `buffer` what comes next of a file; 0 at its end.
+pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
+}
+
+/// Whether the directory behind a handle lies at `path`, says the kernel. It does not once it was moved or removed.
+pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
+    static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let handles = HANDLES.get_or_init(|| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()
+    });
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let link = handles.as_ref().map(|handles| {
+        let name = rustix::path::DecInt::new(dir.as_raw_fd());
+        rustix::fs::readlinkat_raw(handles, name, &mut buffer)
+    });
+    matches!(link, Some(Ok((real, _))) if *real == *path)
+}
+
+fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..RACES {
+        match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,160 @@
+//! Ignore files, with ripgrep's meaning.
+//!
+//! `.gitignore` and `.git/info/exclude` count inside a git repository, up to its top; `.ignore` counts everywhere, and before them. The
+//! deepest file that says something decides. They are read by handle like every other file, and only where the rules let them be
+//! read: nothing outside of the grants steers a search.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::folder::{self, Names};
+use crate::files::FileView;
+use berth_contract::Access;
+use berth_policy::files::Kind;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// A longer ignore file is none.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What the ignore files of one directory say, and of those above it. Directories without any share those of their parent.
+#[derive(Debug)]
+pub(super) struct Ignores {
+    above: Option<Arc<Self>>,
+    ignore: Gitignore,
+    git_ignore: Gitignore,
+    git_exclude: Gitignore,
+    /// Whether this is the top of a repository.
+    is_repository: bool,
+    /// Whether this or one above is.
+    in_repository: bool,
+}
+
+/// A directory whose ignore files are read.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) view: &'a FileView,
+    pub(super) dir: BorrowedFd<'a>,
+    /// Its real path and a slash.
+    pub(super) prefix: &'a [u8],
+}
+
+/// Which of the names that matter here a directory has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Present {
+    ignore: bool,
+    git_ignore: bool,
+    git: bool,
+}
+
+impl Ignores {
+    /// Whether the entry at the real path `path` is ignored (`Some(true)`), wanted (`Some(false)`), or not spoken of.
+    pub(super) fn verdict(&self, path: &Path, is_directory: bool) -> Option<bool> {
+        let (mut ignore, mut git_ignore, mut git_exclude) = (None, None, None);
+        let mut in_repository = self.in_repository;
+        let mut level = Some(self);
+        while let Some(at) = level {
+            ignore = ignore.or_else(|| said(&at.ignore, path, is_directory));
+            if ignore.is_some() {
+                return ignore;
+            }
+            if in_repository {
+                git_ignore = git_ignore.or_else(|| said(&at.git_ignore, path, is_directory));
+                git_exclude = git_exclude.or_else(|| said(&at.git_exclude, path, is_directory));
+                in_repository = !at.is_repository;
+            }
+            level = at.above.as_deref();
+        }
+        git_ignore.or(git_exclude)
+    }
+
+    /// The ignore files of a directory of which `names` are the entries, below `above`.
+    pub(super) fn of_entries(place: Place<'_>, names: &Names, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        let mut present = Present::default();
+        for (_, name, _) in names.iter() {
+            match name.to_bytes() {
+                b".ignore" => present.ignore = true,
+                b".gitignore" => present.git_ignore = true,
+                b".git" => present.git = true,
+                _ => {}
+            }
+        }
+        Self::load(place, present, above)
+    }
+
+    /// The same for a directory whose entries are not read.
+    pub(super) fn of_directory(place: Place<'_>, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        let has = |name| folder::stat(place.dir, name).is_ok();
+        let present = Present { ignore: has(c".ignore"), git_ignore: has(c".gitignore"), git: has(c".git") };
+        Self::load(place, present, above)
+    }
+
+    fn load(place: Place<'_>, present: Present, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        if !(present.ignore || present.git_ignore || present.git) {
+            return above;
+        }
+        let rules = |wanted: bool, path: &[&CStr]| if wanted { place.rules(path) } else { Gitignore::empty() };
+        Some(Arc::new(Self {
+            ignore: rules(present.ignore, &[c".ignore"]),
+            git_ignore: rules(present.git_ignore, &[c".gitignore"]),
+            git_exclude: rules(present.git, &[c".git", c"info", c"exclude"]),
+            is_repository: present.git,
+            in_repository: present.git || above.as_ref().is_some_and(|above| above.in_repository),
+            above,
+        }))
+    }
+}
+
+impl Place<'_> {
+    /// The rules in the file at `path`, or none: a file that can't be read, is not regular or too long says nothing, nor does a line
+    /// that is no glob.
+    fn rules(&self, path: &[&CStr]) -> Gitignore {
+        let root = Path::new(OsStr::from_bytes(self.prefix));
+        let mut builder = GitignoreBuilder::new(root);
+        for line in self.text(path).unwrap_or_default().split(|byte| *byte == b'\n') {
+            if let Ok(line) = std::str::from_utf8(line) {
+                let _not_a_glob = builder.add_line(None, line);
+            }
+        }
+        builder.build().unwrap_or_else(|_| Gitignore::empty())
+    }
+
+    fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
+        let (name, parents) = path.split_last()?;
+        let mut real = self.prefix.to_vec();
+        let mut opened: Option<OwnedFd> = None;
+        for parent in parents {
+            real.extend_from_slice(parent.to_bytes());
+            let inside = folder::open_directory(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), parent).ok()?;
+            if !folder::lies_at(inside.as_fd(), &real) {
+                return None;
+            }
+            opened = Some(inside);
+            real.push(b'/');
+        }
+        real.extend_from_slice(name.to_bytes());
+        self.view.decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
+        let (file, size) = folder::open_file(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), name).ok()?;
+        let mut text = Vec::new();
+        if size <= MAX_BYTES {
+            File::from(file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        }
+        if text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
+        Some(text)
+    }
+}
+
+/// What one ignore file says about an entry.
+fn said(rules: &Gitignore, path: &Path, is_directory: bool) -> Option<bool> {
+    match rules.matched(path, is_directory) {
+        ignore::Match::None => None,
+        ignore::Match::Ignore(_) => Some(true),
+        ignore::Match::Whitelist(_) => Some(false),
+    }
+}

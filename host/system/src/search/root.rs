@@ -1,0 +1,110 @@
+//! Where a search begins.
+
+use std::ffi::CString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::filter::Filter;
+use super::folder::{self, Folder, Names};
+use super::ignores::{Ignores, Place};
+use super::model::{Scope, SearchError};
+use super::walk::scratch;
+use crate::files::{FileError, FileView, Found};
+
+/// The directory to walk, or the one file to look at.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// The directory, or the one that holds the file, with the file as its only entry.
+    pub(super) folder: Arc<Folder>,
+    /// Whether not all of the root's entries could be read.
+    pub(super) is_cut: bool,
+    pub(super) is_file: bool,
+    spelled: String,
+}
+
+/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that hold there.
+///
+/// # Errors
+///
+/// [`SearchError`].
+pub(super) fn open(view: &FileView, scope: &Scope) -> Result<(Root, Filter), SearchError> {
+    let filter = Filter::new(scope)?;
+    let spelled = &scope.root;
+    let explain = |error| explain(error, spelled);
+    let found = view.find(Path::new(spelled)).map_err(explain)?;
+    match found.kind {
+        FileType::Directory => {
+            let root = Root::directory(view, &found, scope).map_err(|errno| explain(errno.into()))?;
+            Ok((root, filter))
+        }
+        FileType::RegularFile => Ok((Root::file(view, &found, spelled).map_err(explain)?, Filter::everything())),
+        _ => Err(SearchError::Failed(format!("{spelled} is neither a file nor a directory"))),
+    }
+}
+
+impl Root {
+    /// A result's path as the caller sees it, from its path below the root.
+    pub(super) fn spell(&self, rest: &[u8]) -> String {
+        if self.is_file {
+            return self.spelled.clone();
+        }
+        let slash = if self.spelled.ends_with('/') { "" } else { "/" };
+        format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(rest))
+    }
+
+    fn directory(view: &FileView, found: &Found, scope: &Scope) -> Result<Self, Errno> {
+        let fd = folder::open_directory(found.handle.as_fd(), c".")?;
+        let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
+        let prefix = prefix(&found.path);
+        let mut ignores = None;
+        if scope.ignore_rules {
+            let place = Place { view, dir: fd.as_fd(), prefix: &prefix };
+            ignores = Ignores::of_entries(place, &names, ignores_above(view, &found.path));
+        }
+        let folder = Folder::new(fd, prefix, 0, ignores, names);
+        Ok(Self { folder: Arc::new(folder), is_cut: !whole, is_file: false, spelled: scope.root.clone() })
+    }
+
+    fn file(view: &FileView, found: &Found, spelled: &str) -> Result<Self, FileError> {
+        let (Some(parent), Some(name)) = (found.path.parent(), found.path.file_name()) else {
+            return Err(Errno::INVAL.into());
+        };
+        let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+        let parent = view.find(parent)?;
+        let names = Names::one(&name, FileType::RegularFile);
+        let folder = Folder::new(parent.handle, prefix(&parent.path), 0, None, names);
+        Ok(Self { folder: Arc::new(folder), is_cut: false, is_file: true, spelled: spelled.to_owned() })
+    }
+}
+
+/// What the ignore files above `path` say, as far up as may be read.
+fn ignores_above(view: &FileView, path: &Path) -> Option<Arc<Ignores>> {
+    let readable = path.ancestors().skip(1).map_while(|above| view.find(above).ok());
+    let above: Vec<Found> = readable.collect();
+    above.iter().rev().fold(None, |ignores, found| {
+        let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path) };
+        Ignores::of_directory(place, ignores)
+    })
+}
+
+/// A directory's path with a slash at its end.
+fn prefix(path: &Path) -> Vec<u8> {
+    let mut prefix = path.as_os_str().as_bytes().to_vec();
+    if prefix.last() != Some(&b'/') {
+        prefix.push(b'/');
+    }
+    prefix
+}
+
+fn explain(error: FileError, spelled: &str) -> SearchError {
+    match error {
+        FileError::Denied(denial) => SearchError::Denied(denial),
+        FileError::Errno(Errno::NOENT | Errno::NOTDIR) => SearchError::NotFound(spelled.to_owned()),
+        FileError::Errno(errno) => SearchError::Failed(format!("{spelled} can't be opened: {}", std::io::Error::from(errno))),
+    }
+}
