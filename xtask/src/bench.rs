@@ -1,0 +1,17 @@
+//! `cargo xtask bench`: Berth against what a user would otherwise run, in the same run, in release.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::{Done, cargo, host, step};
+
+pub(crate) fn command(arguments: &[OsString]) -> Done {
+    host::build()?;
+    step::headline("build berth and the benches in release");
+    host::compile_release(&["bench"])?;
+    step::headline("measure");
+    let mut bench = Command::new(host::release_folder().join("bench"));
+    let status =
+        bench.arg("--repository").arg(cargo::root()).args(arguments).status().map_err(|error| step::cannot_start(&bench, &error))?;
+    Ok(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1).into())
+}

@@ -1,0 +1,52 @@
+//! Where things lie, and the cargo commands for the two workspaces.
+//!
+//! Host crates are always built with `--workspace`: cargo unifies features over the packages it is asked for, and another selection
+//! would compile wasmtime a second time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The target that plugins are built for.
+pub(crate) const WASM: &str = "wasm32-wasip2";
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one level below the root")
+}
+
+/// What has been built of the host: `target`.
+pub(crate) fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// The workspace of the plugins.
+pub(crate) fn plugins() -> PathBuf {
+    root().join("plugins")
+}
+
+/// `cargo SUBCOMMAND` in the host's workspace.
+pub(crate) fn host(subcommand: &str) -> Command {
+    cargo(root(), subcommand)
+}
+
+/// `cargo SUBCOMMAND` in the plugins' workspace.
+pub(crate) fn guests(subcommand: &str) -> Command {
+    cargo(&plugins(), subcommand)
+}
+
+/// `cargo SUBCOMMAND` in the workspace of `folder`.
+pub(crate) fn cargo(folder: &Path, subcommand: &str) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(folder).arg(subcommand);
+    // Each workspace keeps its own target folder wherever the user's others go: the build of the binary looks for plugins there. And
+    // what cargo told this process about xtask is not about the crates that it builds.
+    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
+    for (name, _) in std::env::vars_os() {
+        let about_xtask = name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+        if about_xtask {
+            command.env_remove(name);
+        }
+    }
+    command
+}

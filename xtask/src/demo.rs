@@ -1,0 +1,11 @@
+//! `cargo xtask demo`: the README's first command.
+
+use std::ffi::OsString;
+
+use crate::{Done, host, no_arguments, run};
+
+pub(crate) fn command(arguments: &[OsString]) -> Done {
+    no_arguments(arguments)?;
+    let berth = host::build()?;
+    run::become_berth(&berth, &["demo".into()])
+}

@@ -1,0 +1,149 @@
+//! `cargo xtask plugins`: the guests, as components and as code compiled ahead of time, in `target/plugins`.
+//!
+//! For each guest NAME there are `NAME.wasm`, `NAME.cwasm` (for the baseline CPU) and `NAME.key`, which says for which engine the code was
+//! compiled. Nothing is written that hasn't changed: the build of the binary watches these files.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cargo::WASM;
+use crate::tidy::manifest::Manifest;
+use crate::{Done, cargo, host, no_arguments, step};
+
+pub(crate) fn command(arguments: &[OsString]) -> Done {
+    no_arguments(arguments)?;
+    host::build()?;
+    step::headline(&format!("the plugins lie in {}", folder().display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds every plugin of the workspace for wasm32-wasip2.
+pub(crate) fn build() -> Result<Vec<Guest>, String> {
+    step::headline("build the plugins");
+    step::run("cargo build of the plugins", cargo::guests("build").args(["--workspace", "--lib", "--release", "--target", WASM]))?;
+    guests(&cargo::plugins())
+}
+
+/// A plugin that has been built.
+pub(crate) struct Guest {
+    name: String,
+    /// Where cargo left the component.
+    built: PathBuf,
+}
+
+impl Guest {
+    /// The package's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Puts the component where the binary's build looks, if there is none yet: it doesn't build without one.
+    pub(crate) fn provide(&self) -> Result<(), String> {
+        let component = self.file("wasm");
+        if component.exists() {
+            return Ok(());
+        }
+        create_folder()?;
+        replace(&component, &read(&self.built)?)
+    }
+
+    /// Whether `target/plugins` holds this very component, compiled for the engine with this key.
+    pub(crate) fn is_current(&self, key: &str) -> bool {
+        let same_component = fs::read(self.file("wasm")).ok().zip(fs::read(&self.built).ok()).is_some_and(|(had, built)| had == built);
+        let same_engine = fs::read_to_string(self.file("key")).is_ok_and(|stored| stored == key);
+        same_component && same_engine && self.file("cwasm").exists()
+    }
+
+    /// Compiles the component with `berth` and puts both into `target/plugins`.
+    pub(crate) fn install(&self, berth: &Path, key: &str) -> Result<(), String> {
+        let compiled = self.compile(berth)?;
+        create_folder()?;
+        // In this order, so that an interruption never leaves a component beside the code of another: code goes first and comes last.
+        for old in [self.file("key"), self.file("cwasm")] {
+            match fs::remove_file(&old) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(format!("can't remove {}: {error}", old.display()));
+                }
+                _ => {}
+            }
+        }
+        let component = read(&self.built)?;
+        if fs::read(self.file("wasm")).is_ok_and(|had| had == component) {
+            // The same bytes: leave the file and its time alone.
+        } else {
+            replace(&self.file("wasm"), &component)?;
+        }
+        replace(&self.file("cwasm"), &compiled)?;
+        replace(&self.file("key"), key.as_bytes())
+    }
+
+    fn compile(&self, berth: &Path) -> Result<Vec<u8>, String> {
+        let component = fs::File::open(&self.built).map_err(|error| format!("can't open {}: {error}", self.built.display()))?;
+        helper(berth, "--baseline", component.into()).map_err(|why| format!("plugin {} can't be compiled: {why}", self.name))
+    }
+
+    fn file(&self, extension: &str) -> PathBuf {
+        folder().join(format!("{}.{extension}", self.name))
+    }
+}
+
+/// Names the engine of `berth`: its version, settings and baseline CPU. Code compiled under another key doesn't run.
+pub(crate) fn engine_key(berth: &Path) -> Result<String, String> {
+    let key = helper(berth, "--key", Stdio::null())?;
+    String::from_utf8(key).map(|key| key.trim().to_owned()).map_err(|_| "the engine's key is not text".to_owned())
+}
+
+/// Runs `berth __compile`, the helper inside the binary, and returns what it wrote.
+fn helper(berth: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(berth);
+    command.args(["__compile", option]).stdin(input).stderr(Stdio::inherit());
+    let answer = command.output().map_err(|error| step::cannot_start(&command, &error))?;
+    if answer.status.success() && !answer.stdout.is_empty() {
+        Ok(answer.stdout)
+    } else {
+        Err(format!("berth __compile {option} failed ({})", answer.status))
+    }
+}
+
+fn folder() -> PathBuf {
+    cargo::target().join("plugins")
+}
+
+fn create_folder() -> Result<(), String> {
+    fs::create_dir_all(folder()).map_err(|error| format!("can't create {}: {error}", folder().display()))
+}
+
+/// The members of the workspace that are components, with what cargo built of them.
+fn guests(workspace: &Path) -> Result<Vec<Guest>, String> {
+    let mut guests = Vec::new();
+    for member in manifest(workspace)?.strings("workspace", "members") {
+        let manifest = manifest(&workspace.join(&member))?;
+        if !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib") {
+            continue;
+        }
+        let name = manifest.string("package", "name").ok_or(format!("plugins/{member}/Cargo.toml names no package"))?;
+        let file = manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
+        guests.push(Guest { name, built: workspace.join("target").join(WASM).join("release").join(format!("{file}.wasm")) });
+    }
+    if guests.is_empty() {
+        return Err("plugins/Cargo.toml has no member with the crate type `cdylib`".to_owned());
+    }
+    Ok(guests)
+}
+
+fn manifest(package: &Path) -> Result<Manifest, String> {
+    let bytes = read(&package.join("Cargo.toml"))?;
+    Ok(Manifest::parse(&String::from_utf8_lossy(&bytes)))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))
+}
+
+/// Writes a file beside its place and renames it, so that no build ever sees half of it.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let new = path.with_added_extension("new");
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(|error| format!("can't write {}: {error}", path.display()))
+}

@@ -1,0 +1,156 @@
+//! `cargo xtask test`: everything that has to hold, the cheap first. It ends with one line: `N passed, N failed`.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::cargo::{self, WASM};
+use crate::{Done, host, machine, passed_on, step, tidy};
+
+pub(crate) fn command(arguments: &[OsString]) -> Done {
+    machine::check()?;
+    let mut tally = Tally::default();
+    let filter = passed_on(arguments);
+    let steps = if filter.is_empty() { ALL } else { &[BUILD, TESTS] };
+    let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
+    // On stdout and last, where the next program looks for them.
+    if let Some(step) = failed {
+        println!("failed: {}", step.name);
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One check. The next one runs only if it held.
+struct Step {
+    name: &'static str,
+    check: fn(&mut Tally, &[OsString]) -> Result<(), String>,
+}
+
+const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) };
+
+const TESTS: Step = Step {
+    name: "tests",
+    check: |tally, filter| tally.run("cargo test", cargo::host("test").args(["--workspace", "--no-fail-fast"]).args(filter)),
+};
+
+const ALL: &[Step] = &[
+    Step { name: "format", check: |_, _| format() },
+    Step { name: "tidy", check: |_, _| tidy::check() },
+    Step { name: "clippy of the plugins", check: |_, _| clippy_of_the_plugins() },
+    Step { name: "tests of the plugins", check: |tally, _| tally.run("cargo test", cargo::guests("test").arg("--workspace")) },
+    BUILD,
+    Step { name: "clippy", check: |_, _| clippy() },
+    TESTS,
+];
+
+impl Step {
+    /// Whether it held. A step that fails without a failed test counts as one.
+    fn run(&self, tally: &mut Tally, arguments: &[OsString]) -> bool {
+        step::headline(self.name);
+        let failed_before = tally.failed;
+        let result = (self.check)(tally, arguments);
+        if let Err(message) = &result {
+            eprintln!("error: {message}");
+            if tally.failed == failed_before {
+                tally.failed += 1;
+            }
+        }
+        result.is_ok()
+    }
+}
+
+fn format() -> Result<(), String> {
+    step::run("cargo fmt", cargo::host("fmt").args(["--all", "--check"]))?;
+    step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))
+}
+
+/// Both as the tests see them and as they ship: code for wasm only is invisible to a native build.
+fn clippy_of_the_plugins() -> Result<(), String> {
+    let deny = ["--", "-D", "warnings"];
+    step::run("clippy", cargo::guests("clippy").args(["--workspace", "--all-targets"]).args(deny))?;
+    step::run("clippy", cargo::guests("clippy").args(["--workspace", "--release", "--target", WASM]).args(deny))
+}
+
+fn clippy() -> Result<(), String> {
+    step::run("clippy", cargo::host("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+/// What the test programs have reported.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Runs test programs, passes on what they print, and counts.
+    fn run(&mut self, what: &str, command: &mut Command) -> Result<(), String> {
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| step::cannot_start(command, &error))?;
+        let printed = child.stdout.take().map(|output| self.follow(BufReader::new(output)));
+        let status = child.wait().map_err(|error| format!("{what} got lost: {error}"))?;
+        if let Some(Err(error)) = printed {
+            return Err(format!("what {what} printed can't be read: {error}"));
+        }
+        if status.success() { Ok(()) } else { Err(format!("{what} failed ({status})")) }
+    }
+
+    fn follow(&mut self, mut output: impl BufRead) -> std::io::Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line)? > 0 {
+            stdout.write_all(&line)?;
+            self.count(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+        stdout.flush()
+    }
+
+    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`; every other line says nothing.
+    fn count(&mut self, line: &str) {
+        let Some((_, counts)) = line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
+        for count in counts.split("; ") {
+            match count.split_once(' ').map(|(number, what)| (number.parse::<u64>(), what)) {
+                Some((Ok(number), "passed")) => self.passed += number,
+                Some((Ok(number), "failed")) => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Step, Tally};
+
+    #[test]
+    fn results_are_summed_up() {
+        let mut tally = Tally::default();
+        let printed = "running 3 tests\ntest a ... ok\n\n\
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+            test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.00s\n\
+            9 passed, 9 failed\n";
+        for line in printed.lines() {
+            tally.count(line);
+        }
+        assert_eq!(tally, Tally { passed: 5, failed: 1 });
+    }
+
+    #[test]
+    fn a_step_that_breaks_down_counts_as_a_failure_once() {
+        let mut tally = Tally::default();
+        let breaks_down = Step { name: "breaks down", check: |_, _| Err("for a test".to_owned()) };
+        assert!(!breaks_down.run(&mut tally, &[]));
+        assert_eq!(tally, Tally { passed: 0, failed: 1 });
+
+        let has_failed_tests = Step {
+            name: "has failed tests",
+            check: |tally, _| {
+                tally.count("test result: FAILED. 1 passed; 2 failed; 0 ignored");
+                Err("for a test".to_owned())
+            },
+        };
+        assert!(!has_failed_tests.run(&mut tally, &[]));
+        assert_eq!(tally, Tally { passed: 1, failed: 3 });
+    }
+}

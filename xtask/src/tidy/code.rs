@@ -1,0 +1,166 @@
+//! Rules about Rust code, wherever it stands.
+
+use super::tree::Tree;
+use super::{Violation, at};
+
+/// Where our Rust lives.
+const RUST: [&str; 4] = ["host/", "plugins/", "tests/", "xtask/"];
+
+/// Aim at 400; a file that is longer than this has two concerns.
+const MAX_LINES: usize = 700;
+
+pub(crate) fn every_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, source) in tree.rust(&RUST) {
+        for attribute in ["allow(", "expect("] {
+            for (start, _) in source.code.match_indices(attribute) {
+                if !is_attribute(&source.code[..start]) {
+                    continue;
+                }
+                let end = source.code[start..].find(']').map_or(source.code.len(), |end| start + end);
+                if !source.code[start..end].contains("reason =") {
+                    let line = source.code[..start].matches('\n').count() + 1;
+                    found.push(at(file, line, format!("`{attribute}…)` without a reason: say why with `reason = \"…\"`")));
+                }
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn nothing_is_left_unfinished(tree: &Tree) -> Vec<Violation> {
+    const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
+    const MARKS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
+    let mut found = Vec::new();
+    for file in &tree.files {
+        let (code, comments) = match &file.source {
+            Some(source) => (source.code.as_str(), source.comments.as_str()),
+            None if file.has_extension(&["wit", "toml", "sh", "md"]) => ("", file.text.as_str()),
+            None => continue,
+        };
+        for (text, words) in [(code, MACROS.as_slice()), (comments, MARKS.as_slice())] {
+            for (line, text) in text.lines().enumerate() {
+                for word in words.iter().filter(|word| mentions(text, word)) {
+                    found.push(at(file, line + 1, format!("`{word}`: finish it, or leave it out")));
+                }
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn no_test_is_switched_off(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, source) in tree.rust(&RUST) {
+        for (line, text) in source.code.lines().enumerate() {
+            for attribute in ["#[ignore", "#[should_panic"] {
+                if text.contains(attribute) {
+                    let advice = "run it always, and assert on what the code returns";
+                    found.push(at(file, line + 1, format!("`{attribute}]`: {advice}")));
+                }
+            }
+        }
+        for (line, text) in source.comments.lines().enumerate() {
+            if text.contains("```ignore") || text.contains("```rust,ignore") {
+                found.push(at(file, line + 1, "an example that isn't compiled: mark it `no_run`, or `text` if it is no Rust".to_owned()));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn tests_do_not_sleep(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, source) in tree.rust(&RUST) {
+        for (line, path) in source.paths() {
+            if file.is_test(line) && ["thread::sleep", "time::sleep"].iter().any(|sleep| path.ends_with(sleep)) {
+                found.push(at(file, line, format!("`{path}` in a test: wait for the event itself, with a deadline")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn files_stay_small(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, _) in tree.rust(&RUST) {
+        let lines = file.text.lines().count();
+        if lines > MAX_LINES {
+            found.push(at(file, MAX_LINES, format!("{lines} lines, more than {MAX_LINES}: split it by concern")));
+        }
+    }
+    found
+}
+
+pub(crate) fn every_crate_says_what_it_is(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&RUST) {
+        if manifest.string("package", "name").is_none() {
+            continue;
+        }
+        if manifest.string("package", "description").is_none() {
+            found.push(at(file, 1, "no description: say in one line what the crate is for".to_owned()));
+        }
+        let folder = file.path.trim_end_matches("Cargo.toml");
+        for (root, _) in tree.rust(&[folder]).filter(|(root, _)| is_crate_root(&root.path[folder.len()..])) {
+            if !root.text.starts_with("//!") {
+                found.push(at(root, 1, "no crate documentation: begin with `//!` and what the crate does".to_owned()));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    // The examples stand alone: they have no workspace to take anything from.
+    for (file, manifest) in tree.manifests(&RUST).filter(|(file, _)| !file.path.starts_with("plugins/examples/")) {
+        if manifest.string("package", "name").is_none() {
+            continue;
+        }
+        if !manifest.inherits("lints") {
+            found.push(at(file, 1, "the workspace's lints don't apply: add `[lints]` with `workspace = true`".to_owned()));
+        }
+        for dependency in manifest.dependencies().iter().filter(|dependency| !dependency.from_workspace) {
+            let advice = "state its version in the workspace's Cargo.toml, and here `workspace = true`";
+            found.push(at(file, dependency.line, format!("`{}` has a version of its own: {advice}", dependency.name)));
+        }
+    }
+    found
+}
+
+/// `src/lib.rs`, `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs`, `tests/x.rs`.
+fn is_crate_root(path: &str) -> bool {
+    let direct = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"));
+    ["src/lib.rs", "src/main.rs", "build.rs"].contains(&path) || direct("src/bin/") || direct("tests/")
+}
+
+/// Whether the code before `allow(` makes it an attribute: `#[allow(`, `#![allow(`, `#[cfg_attr(test, allow(`.
+fn is_attribute(before: &str) -> bool {
+    let before = before.trim_end();
+    if before.ends_with("#[") || before.ends_with("#![") {
+        return true;
+    }
+    before.rfind("cfg_attr(").is_some_and(|start| !before[start..].contains(']'))
+}
+
+/// Whether the text has the word by itself.
+fn mentions(text: &str, word: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_crate_root;
+
+    #[test]
+    fn crate_roots_are_known_by_their_place() {
+        for path in ["src/lib.rs", "src/main.rs", "build.rs", "src/bin/a.rs", "src/bin/a/main.rs", "tests/a.rs"] {
+            assert!(is_crate_root(path), "{path}");
+        }
+        for path in ["src/a.rs", "src/a/lib.rs", "src/bin/a/b.rs", "tests/a/b.rs"] {
+            assert!(!is_crate_root(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Rules about what may stand where: which crate knows what, and which file alone may do something.
+
+use super::tree::{File, Tree};
+use super::{Violation, at};
+
+/// The crates from the bottom up. A crate may depend on those of lower rank only.
+const RANKS: [(&str, usize); 8] = [
+    ("berth-contract", 0),
+    ("berth-policy", 1),
+    ("berth-system", 2),
+    ("berth-runtime", 3),
+    ("berth-host", 4),
+    ("berth-mcp", 5),
+    ("berth-agent", 5),
+    ("berth-cli", 6),
+];
+
+/// What the crates without I/O may depend on: crates that were looked at and do none either.
+const PURE: [&str; 10] =
+    ["berth-contract", "base64", "globset", "regex", "schemars", "serde", "serde_json", "strsim", "thiserror", "tokio-util"];
+
+const WITHOUT_IO: [&str; 2] = ["host/contract/", "host/policy/"];
+
+/// Paths that lead to the outside.
+const IO_PATHS: [&str; 12] = [
+    "std::env",
+    "std::fs",
+    "std::io::stderr",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::net",
+    "std::os::fd",
+    "std::os::unix::fs",
+    "std::os::unix::net",
+    "std::process",
+    "std::thread",
+    "tokio",
+];
+
+/// Methods of `Path` that ask the file system.
+const IO_METHODS: [&str; 10] = [
+    ".canonicalize()",
+    ".exists()",
+    ".is_dir()",
+    ".is_file()",
+    ".is_symlink()",
+    ".metadata()",
+    ".read_dir()",
+    ".read_link()",
+    ".symlink_metadata()",
+    ".try_exists()",
+];
+
+/// The files that open by handle what a guest named: one decides on a single path, the other enters the folders of a search.
+const OPEN_BENEATH: [&str; 3] = ["host/system/src/files/kernel.rs", "host/system/src/files/open.rs", "host/system/src/search/folder.rs"];
+
+/// The files that open paths of their own, and whose those are. A front end's paths are its user's.
+const OPEN_OWN: [&str; 7] = [
+    "host/cli/",                        // what the user names on the command line
+    "host/core/src/config/",            // the configuration, and the folders that it names
+    "host/runtime/src/cache.rs",        // the compile cache
+    "host/runtime/src/load.rs",         // components that the operator names
+    "host/system/src/files/grants.rs",  // the granted directories, once
+    "host/system/src/files/kernel.rs",  // /proc
+    "host/system/src/search/folder.rs", // /proc
+];
+
+/// How a path is opened, looked at or changed without a handle to begin from.
+const OWN: [&str; 21] = [
+    ".canonicalize()",
+    ".exists()",
+    ".read_dir()",
+    ".read_link()",
+    "DirBuilder::new(",
+    "File::create(",
+    "File::open(",
+    "OpenOptions::new(",
+    "ambient_authority(",
+    "fs::canonicalize(",
+    "fs::copy(",
+    "fs::create_dir",
+    "fs::metadata(",
+    "fs::open(",
+    "fs::read(",
+    "fs::read_dir(",
+    "fs::read_to_string(",
+    "fs::remove_",
+    "fs::rename(",
+    "fs::symlink_metadata(",
+    "fs::write(",
+];
+
+/// Crates of the engine.
+const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
+
+/// The files that may contain `unsafe`: those that map compiled code.
+const UNSAFE_FILES: [&str; 1] = ["host/runtime/src/compiled.rs"];
+
+pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
+    let rank = |name: &str| RANKS.iter().find(|(known, _)| *known == name).map(|(_, rank)| *rank);
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&["host/"]) {
+        let name = manifest.string("package", "name").unwrap_or_default();
+        let Some(own) = rank(&name) else {
+            found.push(at(file, 1, format!("`{name}` has no place in the order of crates: give it one in xtask/src/tidy/places.rs")));
+            continue;
+        };
+        for dependency in manifest.dependencies().iter().filter(|dependency| dependency.name.starts_with("berth-")) {
+            if rank(&dependency.name).is_none_or(|other| other >= own) {
+                let order = "cli → {mcp, agent} → core → runtime → system → policy → contract";
+                found.push(at(file, dependency.line, format!("`{name}` may not depend on `{}`: {order}", dependency.name)));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn only_the_runtime_names_the_engine(tree: &Tree) -> Vec<Violation> {
+    let outside = |file: &File| !file.path.starts_with("host/runtime/");
+    let advice = "only host/runtime knows the engine: offer what is needed as a type of berth-runtime";
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file)) {
+        for dependency in manifest.dependencies() {
+            if ENGINE.iter().any(|engine| dependency.name.starts_with(engine)) {
+                found.push(at(file, dependency.line, format!("depends on `{}`; {advice}", dependency.name)));
+            }
+        }
+    }
+    for (file, source) in tree.rust(&["host/", "tests/", "plugins/", "xtask/"]).filter(|(file, _)| outside(file)) {
+        for (line, path) in source.paths() {
+            let first = path.split("::").next().unwrap_or_default();
+            if ENGINE.iter().any(|engine| first == *engine || first.strip_prefix(engine).is_some_and(|rest| rest.starts_with('_'))) {
+                found.push(at(file, line, format!("names `{path}`; {advice}")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn contract_and_policy_do_no_io(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&WITHOUT_IO) {
+        for dependency in manifest.dependencies().iter().filter(|dependency| !dependency.dev && !PURE.contains(&&*dependency.name)) {
+            let advice = "is not known to do no I/O: look at it, then add it to PURE in xtask/src/tidy/places.rs";
+            found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
+        }
+    }
+    for (file, source) in tree.rust(&WITHOUT_IO) {
+        let advice = "this crate does no I/O: take what was found out as a parameter";
+        for (line, path) in source.paths().into_iter().filter(|(line, _)| !file.is_test(*line)) {
+            if IO_PATHS.iter().any(|io| path == *io || path.strip_prefix(io).is_some_and(|rest| rest.starts_with("::"))) {
+                found.push(at(file, line, format!("`{path}`: {advice}")));
+            }
+        }
+        found.extend(lines_with(file, &source.code, &IO_METHODS).map(|(line, what)| at(file, line, format!("`{what}`: {advice}"))));
+    }
+    found
+}
+
+pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
+    only_one_file(tree, &["Store::new(", "Store::<"], "host/runtime/", "creates a store")
+}
+
+pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
+    only_one_file(tree, &["Command::new("], "host/system/", "starts a process")
+}
+
+pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {
+    let advice = "what a guest names is opened by the path layer: use a function of berth-system's `files`";
+    only_in(tree, &["openat(", "openat2("], &OPEN_BENEATH, advice)
+}
+
+pub(crate) fn other_paths_are_opened_where_it_is_known_whose_they_are(tree: &Tree) -> Vec<Violation> {
+    let advice = "take a handle; or, if the path is Berth's or the operator's own, add the file to OPEN_OWN in xtask/src/tidy/places.rs";
+    only_in(tree, &OWN, &OPEN_OWN, advice)
+}
+
+pub(crate) fn unsafe_stands_only_where_compiled_code_is_mapped(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, source) in tree.rust(&["host/", "tests/", "plugins/", "xtask/"]) {
+        if UNSAFE_FILES.contains(&&*file.path) {
+            continue;
+        }
+        for (line, text) in source.code.lines().enumerate() {
+            // `#[unsafe(link_section = …)]` is how a guest names a section: an attribute that needs no proof.
+            if has_word(&text.replace("#[unsafe(", ""), "unsafe") {
+                let advice = format!("do it without, or in {}", UNSAFE_FILES.join(", "));
+                found.push(at(file, line + 1, format!("`unsafe` may not stand here: {advice}")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn chores_have_no_dependencies(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&["xtask/"]) {
+        for dependency in manifest.dependencies() {
+            let advice = "makes the first `cargo xtask` of a fresh clone wait: do without";
+            found.push(at(file, dependency.line, format!("`{}` {advice}", dependency.name)));
+        }
+    }
+    found
+}
+
+/// Something that a single file below `home` may do, wherever in it. Tests may do it too.
+fn only_one_file(tree: &Tree, patterns: &[&'static str], home: &str, what: &str) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut the_one = None;
+    for (file, source) in tree.rust(&["host/"]) {
+        for (line, pattern) in lines_with(file, &source.code, patterns) {
+            let one = *the_one.get_or_insert(&file.path);
+            if !file.path.starts_with(home) {
+                found.push(at(file, line, format!("`{pattern}` {what}: only one file, below {home}, may")));
+            } else if one != &file.path {
+                found.push(at(file, line, format!("`{pattern}` {what}, and {one} does already: go through that")));
+            }
+        }
+    }
+    found
+}
+
+/// Something that only the listed files and folders of the host may do. Tests may do it too.
+fn only_in(tree: &Tree, patterns: &[&'static str], places: &[&str], advice: &str) -> Vec<Violation> {
+    let elsewhere = tree.rust(&["host/"]).filter(|(file, _)| !places.iter().any(|place| file.path.starts_with(place)));
+    elsewhere
+        .flat_map(|(file, source)| {
+            lines_with(file, &source.code, patterns).map(move |(line, pattern)| at(file, line, format!("`{pattern}…`: {advice}")))
+        })
+        .collect()
+}
+
+/// The lines outside tests that contain one of the patterns, each beginning where a word begins.
+fn lines_with<'a>(file: &'a File, code: &'a str, patterns: &'a [&'static str]) -> impl Iterator<Item = (usize, &'static str)> {
+    let lines = code.lines().enumerate().map(|(number, text)| (number + 1, text));
+    lines.filter(|(line, _)| !file.is_test(*line)).flat_map(move |(line, text)| {
+        patterns.iter().filter(move |pattern| starts_a_word(text, pattern)).map(move |pattern| (line, *pattern))
+    })
+}
+
+fn starts_a_word(text: &str, pattern: &str) -> bool {
+    text.match_indices(pattern).any(|(at, _)| pattern.starts_with('.') || !text[..at].ends_with(is_word))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}

@@ -1,0 +1,255 @@
+//! Every rule against a small tree that breaks it and one that doesn't: a rule that can't fail is no rule.
+
+use super::tree::{File, Tree};
+use super::{RULES, Rule};
+
+/// A rule's name, files that break it, the lines where they do, and files that keep it.
+struct Sample {
+    rule: &'static str,
+    bad: &'static [(&'static str, &'static str)],
+    lines: &'static [&'static str],
+    good: &'static [(&'static str, &'static str)],
+}
+
+const SAMPLES: &[Sample] = &[
+    Sample {
+        rule: "dependencies_point_one_way",
+        bad: &[
+            (
+                "host/policy/Cargo.toml",
+                "[package]\nname = \"berth-policy\"\n[dependencies]\nberth-contract.workspace = true\n[dev-dependencies]\nberth-host.workspace = true\n",
+            ),
+            ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
+        ],
+        lines: &["host/policy/Cargo.toml:6", "host/new/Cargo.toml:1"],
+        good: &[(
+            "host/mcp/Cargo.toml",
+            "[package]\nname = \"berth-mcp\"\n[dependencies]\nberth-host.workspace = true\nserde.workspace = true\n",
+        )],
+    },
+    Sample {
+        rule: "only_the_runtime_names_the_engine",
+        bad: &[
+            ("tests/Cargo.toml", "[dependencies]\nwasmtime-wasi.workspace = true\n"),
+            ("host/core/src/a.rs", "// wasmtime\nuse wasmtime::Store;\nfn f(e: wasmtime_wasi::Error) {}\n"),
+        ],
+        lines: &["tests/Cargo.toml:2", "host/core/src/a.rs:2", "host/core/src/a.rs:3"],
+        good: &[
+            ("Cargo.toml", "[workspace.dependencies]\nwasmtime = \"48\"\n"),
+            ("host/runtime/Cargo.toml", "[dependencies]\nwasmtime.workspace = true\n"),
+            ("host/runtime/src/a.rs", "use wasmtime::Store;\n"),
+            ("host/core/src/a.rs", "//! Not wasmtime.\nconst NAME: &str = \"wasmtime::Store\";\n"),
+        ],
+    },
+    Sample {
+        rule: "contract_and_policy_do_no_io",
+        bad: &[
+            ("host/contract/Cargo.toml", "[dependencies]\ntokio.workspace = true\n"),
+            ("host/policy/src/a.rs", "use std::{fs, path::Path};\nfn f(p: &Path) -> bool {\n    p.exists()\n}\n"),
+        ],
+        lines: &["host/contract/Cargo.toml:2", "host/policy/src/a.rs:1", "host/policy/src/a.rs:3"],
+        good: &[
+            ("host/policy/Cargo.toml", "[dependencies]\nglobset.workspace = true\n[dev-dependencies]\ntempfile.workspace = true\n"),
+            (
+                "host/policy/src/a.rs",
+                "use std::os::unix::ffi::OsStrExt;\nuse std::{io, path::Path};\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n",
+            ),
+            ("host/core/src/a.rs", "use std::fs;\n"),
+        ],
+    },
+    Sample {
+        rule: "one_place_creates_stores",
+        bad: &[
+            ("host/core/src/a.rs", "let s = Store::new(&engine, ());\n"),
+            ("host/runtime/src/a.rs", "let s = wasmtime::Store::new(&engine, ());\n"),
+            ("host/runtime/src/b.rs", "let s = Store::<()>::new(&engine, ());\n"),
+        ],
+        lines: &["host/core/src/a.rs:1", "host/runtime/src/a.rs:1", "host/runtime/src/b.rs:1"],
+        good: &[
+            ("host/runtime/src/a.rs", "let s = Store::new(&e, ());\nlet s = Store::new(&e, ());\nlet k = KeyStore::new();\n"),
+            ("host/runtime/src/b.rs", "#[cfg(test)]\nmod tests {\n    fn f() { Store::new(); }\n}\n"),
+        ],
+    },
+    Sample {
+        rule: "one_place_starts_processes",
+        bad: &[
+            ("host/system/src/process.rs", "Command::new(program);\n"),
+            ("host/system/src/search.rs", "fn f() {}\nstd::process::Command::new(program);\n"),
+        ],
+        lines: &["host/system/src/search.rs:2"],
+        good: &[("host/system/src/process.rs", "Command::new(program);\n"), ("xtask/src/a.rs", "Command::new(program);\n")],
+    },
+    Sample {
+        rule: "granted_paths_are_opened_in_the_path_layer",
+        bad: &[("host/runtime/src/a.rs", "fn f() {}\nrustix::fs::openat2(dir, path);\n")],
+        lines: &["host/runtime/src/a.rs:2"],
+        good: &[("host/system/src/files/kernel.rs", "openat2(dir, path);\n"), ("host/runtime/src/a.rs", "// openat2(\n")],
+    },
+    Sample {
+        rule: "other_paths_are_opened_where_it_is_known_whose_they_are",
+        bad: &[
+            ("host/runtime/src/a.rs", "std::fs::read(path);\nlet real = path.canonicalize();\n"),
+            ("host/system/src/search/a.rs", "rustix::fs::open(path, flags, mode);\n"),
+        ],
+        lines: &["host/runtime/src/a.rs:1", "host/runtime/src/a.rs:2", "host/system/src/search/a.rs:1"],
+        good: &[
+            ("host/runtime/src/cache.rs", "File::open(path);\n"),
+            ("host/cli/src/a.rs", "File::open(path);\n"),
+            ("host/runtime/src/a.rs", "use std::fs::File;\nhandle.open(name);\n#[cfg(test)]\nmod tests {\n    use std::fs::read(x);\n}\n"),
+        ],
+    },
+    Sample {
+        rule: "unsafe_stands_only_where_compiled_code_is_mapped",
+        bad: &[("host/core/src/a.rs", "// unsafe\nlet x = unsafe { y };\n"), ("plugins/file/src/lib.rs", "unsafe fn f() {}\n")],
+        lines: &["host/core/src/a.rs:2", "plugins/file/src/lib.rs:1"],
+        good: &[
+            ("host/runtime/src/compiled.rs", "unsafe { map() }\n"),
+            ("host/core/src/a.rs", "#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";\n"),
+            ("plugins/sdk/src/lib.rs", "#[unsafe(link_section = \"x\")]\nstatic A: u8 = 1;\n"),
+        ],
+    },
+    Sample {
+        rule: "chores_have_no_dependencies",
+        bad: &[("xtask/Cargo.toml", "[dependencies]\nclap.workspace = true\n")],
+        lines: &["xtask/Cargo.toml:2"],
+        good: &[("xtask/Cargo.toml", "[dependencies]\n"), ("host/cli/Cargo.toml", "[dependencies]\nclap.workspace = true\n")],
+    },
+    Sample {
+        rule: "every_exception_has_a_reason",
+        bad: &[(
+            "host/core/src/a.rs",
+            "#![allow(missing_docs)]\n#[expect(\n    dead_code,\n)]\nfn f() {}\n#[cfg_attr(test, allow(unused))]\nfn g() {}\n",
+        )],
+        lines: &["host/core/src/a.rs:1", "host/core/src/a.rs:2", "host/core/src/a.rs:6"],
+        good: &[(
+            "host/core/src/a.rs",
+            "#[allow(\n    missing_docs,\n    reason = \"generated\"\n)]\nfn f() { x.expect(\"y\"); z.allow(w); }\n",
+        )],
+    },
+    Sample {
+        rule: "nothing_is_left_unfinished",
+        bad: &[
+            ("host/core/src/a.rs", "fn f() { todo!() }\n// FIXME: later\n"),
+            ("wit/a/a.wit", "// TODO\n"),
+            ("docs/a.md", "More here: TODO.\n"),
+        ],
+        lines: &["host/core/src/a.rs:1", "host/core/src/a.rs:2", "wit/a/a.wit:1", "docs/a.md:1"],
+        good: &[
+            ("host/core/src/a.rs", "// The method, and XXXL.\nconst A: &str = \"TODO\";\nfn f() { mytodo!() }\n"),
+            ("a.json", "{\"TODO\": 1}\n"),
+        ],
+    },
+    Sample {
+        rule: "no_test_is_switched_off",
+        bad: &[(
+            "tests/tests/a.rs",
+            "#[test]\n#[ignore]\nfn f() {}\n#[should_panic(expected = \"x\")]\nfn g() {}\n/// ```ignore\nfn h() {}\n",
+        )],
+        lines: &["tests/tests/a.rs:2", "tests/tests/a.rs:4", "tests/tests/a.rs:6"],
+        good: &[("tests/tests/a.rs", "// #[ignore]\n#[test]\nfn f() {}\n/// ```no_run\nfn g() {}\n")],
+    },
+    Sample {
+        rule: "tests_do_not_sleep",
+        bad: &[
+            ("tests/tests/a.rs", "fn f() { std::thread::sleep(x); }\n"),
+            ("host/core/src/a.rs", "#[cfg(test)]\nmod tests {\n    use tokio::time::{sleep, timeout};\n}\n"),
+        ],
+        lines: &["tests/tests/a.rs:1", "host/core/src/a.rs:3"],
+        good: &[("host/core/src/a.rs", "fn f() { std::thread::sleep(x); }\n"), ("tests/tests/a.rs", "let told = \"thread::sleep\";\n")],
+    },
+    Sample {
+        rule: "every_crate_says_what_it_is",
+        bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n"), ("host/core/src/lib.rs", "mod a;\n"), ("host/core/src/a.rs", "\n")],
+        lines: &["host/core/Cargo.toml:1", "host/core/src/lib.rs:1"],
+        good: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\ndescription = \"b\"\n"), ("host/core/src/lib.rs", "//! A crate.\n")],
+    },
+    Sample {
+        rule: "every_crate_takes_what_the_workspace_fixes",
+        bad: &[("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n")],
+        lines: &["host/core/Cargo.toml:1", "host/core/Cargo.toml:4"],
+        good: &[
+            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[lints]\nworkspace = true\n[dependencies]\nb = { workspace = true }\n"),
+            ("plugins/examples/rust/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\nb = \"1\"\n"),
+        ],
+    },
+    Sample {
+        rule: "text_is_clean",
+        bad: &[("a.md", "one \n\ttwo\nthree"), ("b.rs", "one\n\n")],
+        lines: &["a.md:1", "a.md:2", "a.md:3", "b.rs:2"],
+        good: &[("a.md", "one\ntwo\n"), ("b.json", "{}"), ("c.toml", "")],
+    },
+    Sample {
+        rule: "no_file_names_a_machine",
+        bad: &[("a.md", "fine\nrun /srv/checkout/berth/x\n"), ("b.rs", concat!("// /home", "/jane/src\n"))],
+        lines: &["a.md:2", "b.rs:1"],
+        good: &[("a.md", "/home/u/src and /srv/checkout/berth-2\n")],
+    },
+    Sample {
+        rule: "links_lead_somewhere",
+        bad: &[("docs/a.md", "[x](b.md)\n[y](../README.md#no-such)\n[z](../../out.md)\n"), ("README.md", "# Berth\n")],
+        lines: &["docs/a.md:1", "docs/a.md:2"],
+        good: &[("docs/a.md", "[x](../README.md#the-end) [y](https://example.com/) [z](#top)\n# Top\n"), ("README.md", "## The end\n")],
+    },
+    Sample {
+        rule: "documents_name_real_chores",
+        bad: &[("README.md", "Run\n`cargo xtask demonstrate`.\n")],
+        lines: &["README.md:2"],
+        good: &[("README.md", "`cargo xtask demo`, `cargo xtask run -- call read`\n")],
+    },
+    Sample {
+        rule: "every_item_of_the_contract_is_documented",
+        bad: &[("wit/a/i.wit", "interface i {\n  f: func();\n}\n")],
+        lines: &["wit/a/i.wit:1", "wit/a/i.wit:2"],
+        good: &[("wit/a/i.wit", "/// I.\ninterface i {\n  /// F.\n  f: func();\n}\n"), ("plugins/sdk/wit/w.wit", "interface i {\n}\n")],
+    },
+    Sample {
+        rule: "each_interface_has_its_own_file",
+        bad: &[("wit/a/i.wit", "interface i {\n}\ninterface j {\n}\n")],
+        lines: &["wit/a/i.wit:3"],
+        good: &[("wit/a/i.wit", "interface i {\n}\n"), ("wit/a/worlds.wit", "world w {\n}\n")],
+    },
+    Sample {
+        rule: "copies_of_the_contract_are_true",
+        bad: &[
+            ("wit/a/i.wit", "package berth:a@1.0.0;\ninterface i {}\n"),
+            ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\ninterface i { }\n"),
+            ("plugins/x/wit/deps/a/j.wit", "package berth:a@1.0.0;\n"),
+        ],
+        lines: &["plugins/x/wit/deps/a/i.wit:1", "plugins/x/wit/deps/a/j.wit:1"],
+        good: &[
+            ("wit/a/i.wit", "package berth:a@1.0.0;\n"),
+            ("plugins/x/wit/deps/a/i.wit", "package berth:a@1.0.0;\n"),
+            ("plugins/x/wit/x.wit", "package example:x@1.0.0;\n"),
+        ],
+    },
+];
+
+#[test]
+fn every_rule_can_fail_and_can_hold() {
+    for rule in RULES.iter().filter(|rule| rule.name != "files_stay_small") {
+        let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
+        let sample = sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
+        let mut expected = sample.lines.to_vec();
+        expected.sort_unstable();
+        assert_eq!(broken(rule, sample.bad), expected, "{}", rule.name);
+        assert_eq!(broken(rule, sample.good), [""; 0], "{}", rule.name);
+    }
+}
+
+#[test]
+fn files_stay_small() {
+    let rule = RULES.iter().find(|rule| rule.name == "files_stay_small").unwrap();
+    let long = "\n".repeat(701);
+    assert_eq!(broken(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
+    assert_eq!(broken(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
+}
+
+/// Where the rule is broken, sorted, as `path:line`.
+fn broken(rule: &Rule, files: &[(&str, &str)]) -> Vec<String> {
+    let files = files.iter().map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned())).collect();
+    let tree = Tree { files, checkout: Some("/srv/checkout/berth".to_owned()) };
+    let mut places: Vec<String> =
+        (rule.check)(&tree).into_iter().map(|violation| format!("{}:{}", violation.path, violation.line)).collect();
+    places.sort_unstable();
+    places
+}

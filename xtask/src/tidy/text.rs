@@ -1,0 +1,198 @@
+//! Rules about text of every kind.
+
+use super::tree::{File, Tree};
+use super::{Violation, at};
+
+/// What editors leave behind matters where people write by hand.
+const BY_HAND: [&str; 7] = ["rs", "md", "wit", "toml", "sh", "yml", "wat"];
+
+pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run") {
+        for (line, text) in file.text.split('\n').enumerate() {
+            if text.ends_with([' ', '\r']) {
+                found.push(at(file, line + 1, "white space at the end of the line: remove it".to_owned()));
+            }
+            if text.contains('\t') {
+                found.push(at(file, line + 1, "a tab: use spaces, or `\\t` in a literal".to_owned()));
+            }
+        }
+        if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
+            found.push(at(file, file.text.lines().count(), "end the file with one line break".to_owned()));
+        }
+    }
+    found
+}
+
+pub(crate) fn no_file_names_a_machine(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in &tree.files {
+        for (line, text) in file.text.lines().enumerate() {
+            if let Some(path) = machine_path(text, tree.checkout.as_deref()) {
+                found.push(at(file, line + 1, format!("`{path}` is somebody's machine: use a relative path, or /home/u in examples")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn links_lead_somewhere(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in tree.files.iter().filter(|file| file.has_extension(&["md"])) {
+        for (line, target) in links(&file.text) {
+            if let Some(why) = broken(tree, file, &target) {
+                found.push(at(file, line, format!("the link `{target}` leads nowhere: {why}")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn documents_name_real_chores(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in tree.files.iter().filter(|file| file.has_extension(&["md", "sh", "yml"]) || file.path == ".ci/run") {
+        for (line, text) in file.text.lines().enumerate() {
+            for (start, command) in text.match_indices("cargo xtask ") {
+                let name: String = text[start + command.len()..].chars().take_while(char::is_ascii_lowercase).collect();
+                if !name.is_empty() && !crate::COMMANDS.iter().any(|command| command.name == name) {
+                    let known = crate::COMMANDS.map(|command| command.name).join(", ");
+                    found.push(at(file, line + 1, format!("there is no `cargo xtask {name}`; there are {known}")));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The home of who builds in a container. In two pieces, or this line would break the rule.
+const ROOT: &str = concat!("/ro", "ot");
+
+/// The first path in the line that belongs to a certain machine or person. `/home/u` is nobody.
+fn machine_path(text: &str, checkout: Option<&str>) -> Option<String> {
+    let continues = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "._-".contains(c));
+    let begins = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-~*}".contains(c));
+    let named = |path: &&str| text.match_indices(*path).any(|(start, _)| begins(&text[..start]) && !continues(&text[start + path.len()..]));
+    if let Some(path) = checkout.filter(named) {
+        return Some(path.to_owned());
+    }
+    let root = text.match_indices(ROOT).find(|(start, _)| begins(&text[..*start]) && text[start + ROOT.len()..].starts_with('/'));
+    if root.is_some() {
+        return Some(ROOT.to_owned());
+    }
+    for homes in ["/home/", "/Users/"] {
+        for (start, _) in text.match_indices(homes) {
+            let name: String = text[start + homes.len()..].chars().take_while(|c| c.is_alphanumeric() || "._-".contains(*c)).collect();
+            if begins(&text[..start]) && !name.is_empty() && name != "u" {
+                return Some(format!("{homes}{name}"));
+            }
+        }
+    }
+    None
+}
+
+/// The targets of `[…](target)` outside code, with their lines.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, text) in prose(text) {
+        // What stands between backticks is code: every second piece.
+        for piece in text.split('`').step_by(2) {
+            for (start, _) in piece.match_indices("](") {
+                let target = &piece[start + 2..];
+                if let Some(end) = target.find(')') {
+                    found.push((line, target[..end].split(' ').next().unwrap_or_default().to_owned()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The lines outside fenced blocks, from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(line, text)| {
+        let fence = text.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((line + 1, text))
+    })
+}
+
+/// Why a link doesn't work. Links to other sites are not followed.
+fn broken(tree: &Tree, from: &File, target: &str) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let path = if path.is_empty() { from.path.clone() } else { beside(&from.path, path)? };
+    if !tree.has(&path) {
+        return Some(format!("there is no {path}"));
+    }
+    let anchor = anchor?;
+    let document = tree.files.iter().find(|file| file.path == path && file.has_extension(&["md"]))?;
+    let known = prose(&document.text).any(|(_, text)| text.starts_with('#') && slug(text) == anchor);
+    (!known).then(|| format!("{path} has no heading #{anchor}"))
+}
+
+/// A relative path from the folder of a file, with its `..` taken away. Nothing for one that leaves the repository.
+fn beside(file: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = file.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The anchor that a heading gets.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ROOT, beside, links, machine_path, slug};
+
+    #[test]
+    fn machine_paths_are_told_from_examples() {
+        let checkout = Some("/srv/build/berth");
+        let cases = [
+            ("see /srv/build/berth/x", Some("/srv/build/berth")),
+            ("see /srv/build/berth2", None),
+            (concat!("\"/home", "/jane/x\""), Some(concat!("/home", "/jane"))),
+            ("/home/u/x, ~/home/x and /home/", None),
+            (concat!("(/Users", "/jane)"), Some(concat!("/Users", "/jane"))),
+            (concat!("in /ro", "ot/.cargo"), Some(ROOT)),
+            ("https://example.com/root/page and src/root/", None),
+            ("https://example.com/home/page", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(machine_path(text, checkout).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn links_in_code_are_no_links() {
+        let text = "[a](b.md) and `[c](d)`\n```\n[e](f)\n```\n![g](h.svg \"title\") [i](#j)\n";
+        let found: Vec<_> = links(text);
+        assert_eq!(found, [(1, "b.md".to_owned()), (5, "h.svg".to_owned()), (5, "#j".to_owned())]);
+    }
+
+    #[test]
+    fn relative_paths_are_resolved() {
+        assert_eq!(beside("docs/a.md", "../README.md").as_deref(), Some("README.md"));
+        assert_eq!(beside("docs/a.md", "./b/c.md").as_deref(), Some("docs/b/c.md"));
+        assert_eq!(beside("a.md", "../b.md"), None);
+    }
+
+    #[test]
+    fn headings_become_anchors() {
+        assert_eq!(slug("## The `path` layer, twice"), "the-path-layer-twice");
+    }
+}

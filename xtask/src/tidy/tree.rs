@@ -1,0 +1,108 @@
+//! What the rules look at: the text files of the repository, by their path in it.
+
+use std::fs;
+use std::path::Path;
+
+use super::manifest::Manifest;
+use super::source::Source;
+
+/// The files, sorted by path.
+pub(crate) struct Tree {
+    pub(crate) files: Vec<File>,
+    /// Where the checkout lies, which no file may name. Nothing where the name could be anybody's, as `/app`.
+    pub(crate) checkout: Option<String>,
+}
+
+/// One text file.
+pub(crate) struct File {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Of a file that ends in `.rs`.
+    pub(crate) source: Option<Source>,
+    /// Of a `Cargo.toml`.
+    pub(crate) manifest: Option<Manifest>,
+}
+
+/// What is text here, by extension. The rest (images, components) is nobody's to tidy.
+const TEXT: [&str; 16] = ["rs", "md", "wit", "toml", "sh", "yml", "yaml", "json", "py", "js", "c", "h", "go", "wat", "txt", "svg"];
+
+/// Where cargo, git and other tools keep what is not ours.
+const NOT_OURS: [&str; 5] = ["target", ".git", "node_modules", "__pycache__", ".venv"];
+
+impl Tree {
+    /// Reads the repository.
+    pub(crate) fn load(root: &Path) -> Result<Tree, String> {
+        let mut files = Vec::new();
+        collect(root, "", &mut files)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let checkout = Some(root.to_string_lossy().into_owned()).filter(|path| path.matches('/').count() > 1);
+        Ok(Tree { files, checkout })
+    }
+
+    /// Rust files below one of the folders.
+    pub(crate) fn rust<'a>(&'a self, folders: &'a [&str]) -> impl Iterator<Item = (&'a File, &'a Source)> {
+        self.files
+            .iter()
+            .filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)))
+            .filter_map(|file| Some((file, file.source.as_ref()?)))
+    }
+
+    /// Manifests below one of the folders.
+    pub(crate) fn manifests<'a>(&'a self, folders: &'a [&str]) -> impl Iterator<Item = (&'a File, &'a Manifest)> {
+        self.files
+            .iter()
+            .filter(|file| folders.iter().any(|folder| file.path.starts_with(folder)))
+            .filter_map(|file| Some((file, file.manifest.as_ref()?)))
+    }
+
+    /// Whether the tree has this file or folder.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let folder = format!("{}/", path.trim_end_matches('/'));
+        path.is_empty() || self.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+    }
+}
+
+impl File {
+    pub(crate) fn new(path: String, text: String) -> File {
+        let source = path.ends_with(".rs").then(|| Source::parse(&text));
+        let manifest = (path == "Cargo.toml" || path.ends_with("/Cargo.toml")).then(|| Manifest::parse(&text));
+        File { path, text, source, manifest }
+    }
+
+    pub(crate) fn has_extension(&self, extensions: &[&str]) -> bool {
+        extension(&self.path).is_some_and(|found| extensions.contains(&found))
+    }
+
+    /// Whether the line, from 1, is test code: in the package of the tests, in a file of tests, or in an item for tests only.
+    pub(crate) fn is_test(&self, line: usize) -> bool {
+        let by_name = self.path.starts_with("tests/") || self.path.contains("/tests/") || self.path.ends_with("tests.rs");
+        by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<(), String> {
+    let failed = |error| format!("can't list {}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) {
+            collect(&entry.path(), &format!("{path}/"), files)?;
+        } else if kind.is_file() && is_text(&path) {
+            let bytes = fs::read(entry.path()).map_err(|error| format!("can't read {path}: {error}"))?;
+            files.push(File::new(path, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn is_text(path: &str) -> bool {
+    path == ".ci/run" || extension(path).is_some_and(|extension| TEXT.contains(&extension))
+}
+
+fn extension(path: &str) -> Option<&str> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map(|(_, extension)| extension)
+}
