@@ -18,8 +18,9 @@ pub struct Call {
     pub arguments: Value,
     /// Large or binary arguments, which the JSON names `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
-    /// How long the tool may take. The provider adds its grace for the answer.
-    pub time: Duration,
+    /// How long the tool may take, where its arguments say so; otherwise the provider's default. The provider adds its grace for the
+    /// answer.
+    pub time: Option<Duration>,
     /// Who calls, where that is not the primary agent.
     pub caller: Option<String>,
     /// Where progress and partial output go.

@@ -174,12 +174,7 @@ impl FileRules {
         if self.is_own(path, access) {
             return Err(Refusal::Own);
         }
-        let (index, grant) = self
-            .grants
-            .iter()
-            .enumerate()
-            .find(|(_, grant)| path.starts_with(&grant.path))
-            .ok_or(Refusal::Outside)?;
+        let (index, grant) = self.grants.iter().enumerate().find(|(_, grant)| path.starts_with(&grant.path)).ok_or(Refusal::Outside)?;
         if access == Access::Write && grant.access == Access::Read {
             return Err(Refusal::ReadOnlyGrant(index));
         }
@@ -217,11 +212,7 @@ impl FileRules {
         };
         let glob = |key: &str, globs: &PathGlobs, index: usize| {
             let pattern = &globs.patterns[index];
-            (
-                format!("{key} = \"{pattern}\""),
-                globs.place.clone(),
-                format!("To allow it, take \"{pattern}\" out of `{key}`."),
-            )
+            (format!("{key} = \"{pattern}\""), globs.place.clone(), format!("To allow it, take \"{pattern}\" out of `{key}`."))
         };
         let (rule, place, remedy) = match refusal {
             Refusal::Outside => (
@@ -229,11 +220,9 @@ impl FileRules {
                 self.grants.first().map_or_else(|| "no directory is granted".to_owned(), |grant| grant.place.clone()),
                 format!("To allow it, add {:?} to `allowed_paths`.", path.parent().unwrap_or(path)),
             ),
-            Refusal::Own => (
-                "the rule that Berth's own files are out of reach".to_owned(),
-                "built in".to_owned(),
-                "No key changes that.".to_owned(),
-            ),
+            Refusal::Own => {
+                ("the rule that Berth's own files are out of reach".to_owned(), "built in".to_owned(), "No key changes that.".to_owned())
+            }
             Refusal::ReadOnlyGrant(index) => {
                 let grant = &self.grants[index];
                 (
@@ -264,8 +253,8 @@ impl FileRules {
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
-        let named = access == Access::Write
-            && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
+        let named =
+            access == Access::Write && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
         named || self.own.iter().any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
     }
 }
@@ -292,7 +281,11 @@ mod tests {
             vec![grant("/work", Access::Write), grant("/work/vendor", Access::Read), grant("/work/vendor/patch", Access::Write)],
             own,
         )
-        .with_globs(globs(&["**/.env", "secrets/**", "/work/keys"]), PathGlobs::default(), globs(&[".git/hooks/**", ".git/config"]))
+        .with_globs(
+            globs(&["**/.env", "secrets/**", "/work/keys"]),
+            PathGlobs::default(),
+            globs(&[".git/hooks/**", ".git/config"]),
+        )
     }
 
     #[track_caller]

@@ -1,1 +1,87 @@
-//! x
+//! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
+//!
+//! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened once for its policy, and each call
+//! gets a fresh store (`run`) that is dropped with everything in it.
+
+mod bindings;
+mod cache;
+mod clock;
+mod compile;
+mod compiled;
+mod convert;
+mod engine;
+mod host_functions;
+mod limits;
+mod linking;
+mod load;
+mod manifest;
+mod outcome;
+mod output;
+mod plugin;
+mod provider;
+mod run;
+mod search_functions;
+mod state;
+mod wasi;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_contract::HostError;
+use tokio::sync::Semaphore;
+
+pub use compile::helper_hook;
+pub use limits::Limits;
+pub use manifest::{Manifest, Request, RequestedLimits};
+pub use plugin::{Builtin, Origin, PluginInfo, PluginPolicy};
+pub use provider::Plugins;
+
+use crate::compile::Compiler;
+use crate::engine::Engine;
+use crate::load::Source;
+
+/// What a runtime needs to know.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeConfig {
+    /// Calls that may run at a time. 0: eight for each processor, at least 16.
+    pub concurrency: usize,
+    /// The most memory that any plugin's calls are granted, in bytes.
+    pub memory: usize,
+    /// Where compiled code is kept from one run to the next. None: it is not.
+    pub cache: Option<PathBuf>,
+    /// The program that compiles what is not built in: one whose `main` begins with [`helper_hook`]. None: this program, where it does.
+    pub helper: Option<PathBuf>,
+}
+
+/// The engine and what all plugins share.
+pub(crate) struct Runtime {
+    engine: Engine,
+    compiler: Compiler,
+    /// Places for calls that run.
+    places: Arc<Semaphore>,
+    /// How many of them one plugin may take.
+    share: usize,
+}
+
+impl Runtime {
+    fn new(config: RuntimeConfig) -> Result<Self, HostError> {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        let concurrency = if config.concurrency == 0 { (processors * 8).max(16) } else { config.concurrency };
+        let helper = config.helper.or_else(compile::own_helper);
+        Ok(Self {
+            engine: Engine::new(concurrency, config.memory)?,
+            compiler: Compiler::new(config.cache.as_deref(), helper),
+            places: Arc::new(Semaphore::new(concurrency)),
+            share: (concurrency / 2).max(1),
+        })
+    }
+}
+
+/// What can be known of a component's file without running it. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Load`] where it can't be read, is no component, or has no manifest.
+pub fn inspect(path: &Path) -> Result<PluginInfo, HostError> {
+    load::inspect(&Source::file(path)?)
+}

@@ -1,4 +1,6 @@
 //! The ways to the outside, each in one place. Nothing here knows WebAssembly.
 
+pub mod confine;
 pub mod files;
+pub mod process;
 pub mod search;

@@ -1,0 +1,32 @@
+//! The contract and the file system interface of WASI as Rust types, made from their WIT.
+#![allow(missing_docs, unreachable_pub, reason = "generated; the WIT documents it")]
+
+wasmtime::component::bindgen!({
+    path: ["../../wit/tool", "../../wit/host", "wit/io", "wit/clocks", "wit/filesystem"],
+    inline: "
+        package berth:runtime;
+
+        world plugin {
+            import berth:host/call@0.1.0;
+            import berth:host/log@0.1.0;
+            import berth:host/search@0.1.0;
+            import wasi:filesystem/types@0.2.12;
+            import wasi:filesystem/preopens@0.2.12;
+            export berth:tool/tools@0.1.0;
+        }
+    ",
+    world: "berth:runtime/plugin",
+    imports: { default: trappable },
+    exports: { default: async },
+    with: {
+        "wasi:io/error": wasmtime_wasi::p2::bindings::io::error,
+        "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
+        "wasi:io/streams": wasmtime_wasi::p2::bindings::io::streams,
+        "wasi:clocks/wall-clock": wasmtime_wasi::p2::bindings::clocks::wall_clock,
+        "wasi:filesystem/types.descriptor": crate::wasi::Descriptor,
+        "wasi:filesystem/types.directory-entry-stream": crate::wasi::EntryStream,
+    },
+    trappable_error_type: {
+        "wasi:filesystem/types.error-code" => crate::wasi::FsError,
+    },
+});

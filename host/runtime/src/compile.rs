@@ -1,0 +1,136 @@
+//! From a component's bytes to code: built in, kept from an earlier run, or compiled by a child that can do nothing else.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use berth_contract::HostError;
+use berth_system::confine;
+use berth_system::process::{HelperBounds, run_helper};
+use wasmtime::component::Component;
+
+use crate::cache::Cache;
+use crate::{compiled, engine};
+
+/// The helper's name on the command line.
+const HELPER: &str = "__compile";
+
+/// Bytes of a component.
+pub(crate) const MAX_COMPONENT: usize = 64 << 20;
+
+/// What compiling a stranger's component may take.
+const BOUNDS: HelperBounds = HelperBounds { time: Duration::from_secs(120), output: 512 << 20 };
+
+/// Turns bytes into components.
+#[derive(Debug)]
+pub(crate) struct Compiler {
+    cache: Option<Cache>,
+    helper: Option<PathBuf>,
+}
+
+impl Compiler {
+    /// `cache`: the folder to keep code in. `helper`: the program that compiles, see [`helper_hook`].
+    pub(crate) fn new(cache: Option<&Path>, helper: Option<PathBuf>) -> Self {
+        let open =
+            |folder: &Path| Cache::open(folder).map_err(|reason| tracing::warn!("no compile cache in {}: {reason}", folder.display())).ok();
+        Self { cache: cache.and_then(open), helper }
+    }
+
+    /// The component of `wasm`, of which `digest` is the SHA-256. Blocks.
+    pub(crate) fn component(
+        &self,
+        engine: &wasmtime::Engine,
+        wasm: &[u8],
+        digest: &str,
+        built_in: Option<&'static [u8]>,
+    ) -> Result<Component, String> {
+        if let Some(code) = built_in {
+            match compiled::of_this_program(engine, code) {
+                Ok(component) => return Ok(component),
+                Err(error) => tracing::warn!("the built-in code does not fit this machine, so it is compiled anew: {error:#}"),
+            }
+        }
+        let key = format!("{digest}-{}.cwasm", compatibility(engine));
+        if let Some(component) = self.cache.as_ref().and_then(|cache| cache.get(engine, &key)) {
+            return Ok(component);
+        }
+        let Some(helper) = &self.helper else {
+            return Err("it has to be compiled, which happens in a process of its own: call `berth_host::helper_hook()` first \
+                        thing in `main`, or name a program that does with `Host::builder().helper(…)`"
+                .into());
+        };
+        let code = run_helper(helper, &[HELPER], wasm, BOUNDS).map_err(|error| format!("compiling it failed: {error}"))?;
+        let Some(cache) = &self.cache else {
+            return compiled::of_the_helper(engine, &code).map_err(|error| format!("{error:#}"));
+        };
+        cache.put(&key, &code).map_err(|error| format!("keeping its compiled code failed: {error}"))?;
+        cache.get(engine, &key).ok_or_else(|| "its compiled code could not be mapped; the log says why".into())
+    }
+}
+
+/// Names the code that an engine can run.
+fn compatibility(engine: &wasmtime::Engine) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    // The default hasher has fixed keys: the same engine gives the same name in every process.
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Runs the helper, and does not return, where this process was started as one. To be called first thing in `main`, before other threads
+/// start: the helper confines itself.
+pub fn helper_hook() {
+    HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != HELPER) {
+        return;
+    }
+    let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
+    let code = match run(option.as_deref()) {
+        Ok(()) => 0,
+        Err(reason) => {
+            eprintln!("{reason}");
+            1
+        }
+    };
+    std::process::exit(code);
+}
+
+static HOOKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// This program, where it began with [`helper_hook`].
+pub(crate) fn own_helper() -> Option<PathBuf> {
+    HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
+}
+
+/// `__compile` compiles standard input to standard output, for this processor; `__compile --baseline` for the baseline;
+/// `__compile --key` prints the name of the code that the baseline's compiler makes.
+fn run(option: Option<&str>) -> Result<(), String> {
+    let host = |error: HostError| error.to_string();
+    let mut stdout = std::io::stdout().lock();
+    match option {
+        None => compile_confined(&engine::compiler(false).map_err(host)?, &mut stdout),
+        Some("--baseline") => compile_confined(&engine::compiler(true).map_err(host)?, &mut stdout),
+        Some("--key") => {
+            let key = compatibility(&engine::compiler(true).map_err(host)?);
+            writeln!(stdout, "{key}").map_err(|error| error.to_string())
+        }
+        Some(other) => Err(format!("{HELPER} does not know {other}")),
+    }
+}
+
+fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), String> {
+    confine::to_computing()?;
+    let mut wasm = Vec::new();
+    let limit = MAX_COMPONENT as u64 + 1;
+    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(|error| error.to_string())?;
+    if wasm.len() > MAX_COMPONENT {
+        return Err(format!("it has more than {MAX_COMPONENT} bytes"));
+    }
+    let code = precompile(engine, &wasm)?;
+    output.write_all(&code).map_err(|error| error.to_string())
+}
+
+fn precompile(engine: &wasmtime::Engine, wasm: &[u8]) -> Result<Vec<u8>, String> {
+    engine.precompile_component(wasm).map_err(|error| format!("{error:#}"))
+}

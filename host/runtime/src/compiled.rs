@@ -1,0 +1,58 @@
+//! The one module with `unsafe` code: it maps compiled code, and says for which processors code is made.
+#![allow(unsafe_code, reason = "compiled code can't be checked, so mapping it is a promise about where it comes from")]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use wasmtime::component::Component;
+use wasmtime::{Config, Engine};
+
+/// Maps code that is part of this program.
+///
+/// # Errors
+///
+/// The engine's, where the code was made by another version or configuration of it.
+pub(crate) fn of_this_program(engine: &Engine, code: &'static [u8]) -> wasmtime::Result<Component> {
+    // SAFETY: `'static` bytes come from the program's own image, where the build put what `precompile` made. Whoever can change them
+    // can change the program.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+/// Maps a file of the compile cache. Only to be called by `cache`, for a file that it has opened in a folder that no one else can write
+/// to, and that is replaced but never changed.
+///
+/// # Errors
+///
+/// The engine's, where the code was made by another version or configuration of it.
+pub(crate) fn of_the_cache(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
+    // By the handle, so that what is mapped is what was checked.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // SAFETY: the caller has checked that only this user could have written the file, and the cache renames finished files into place.
+    unsafe { Component::deserialize_file(engine, path) }
+}
+
+/// Maps code that the helper has just made and sent over its pipe.
+///
+/// # Errors
+///
+/// The engine's, where the helper is another version of this program.
+pub(crate) fn of_the_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: the helper is this program or the one that the embedding program named, it alone holds the pipe's other end, and what a
+    // stranger's component makes of its compiler is what the sandbox would run in any case.
+    unsafe { Component::deserialize(engine, code) }
+}
+
+/// Makes code for every processor of the named baseline: x86-64-v2, or any arm64.
+///
+/// # Errors
+///
+/// The engine's, where it does not know this platform.
+pub(crate) fn for_baseline(config: &mut Config) -> wasmtime::Result<()> {
+    config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+    #[cfg(target_arch = "x86_64")]
+    for feature in ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt", "has_cmpxchg16b"] {
+        // SAFETY: each flag names instructions that every x86-64-v2 processor has; an engine refuses code whose flags its processor lacks.
+        unsafe { config.cranelift_flag_enable(feature) };
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Between the contract's types in WIT and in Rust. A guest's JSON is parsed here, once; what is no JSON is the guest's failure.
+
+use std::time::Duration;
+
+use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::{Body, Category, Content, Failure, Outcome, Output};
+use serde_json::Value;
+
+use crate::bindings::berth::tool::types;
+
+/// Bytes of a failure's message or suggestion.
+const MESSAGE: usize = 4096;
+
+/// Bytes of a code, a media type or another short word.
+const WORD: usize = 128;
+
+/// What a guest answered, as the host's outcome, within `limit` bytes.
+pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usize) -> Outcome {
+    let size = match &answer {
+        Ok(output) => size(&output.content, [&output.structured, &output.meta]),
+        Err(failure) => size(&failure.content, [&failure.structured, &failure.meta]),
+    };
+    if size > limit {
+        let message = format!("the tool's answer has {size} bytes; at most {limit} are taken");
+        return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
+    }
+    match answer {
+        Ok(output) => Ok(Output {
+            content: contents(output.content),
+            structured: json(output.structured, "structured output")?,
+            meta: json(output.meta, "meta")?,
+        }),
+        Err(failure) => Err(failure_of_guest(failure)?),
+    }
+}
+
+fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
+    Ok(Failure {
+        category: category(failure.category),
+        code: failure.code.map(|code| neutral_line(cut(&code, WORD))),
+        message: neutral(cut(&failure.message, MESSAGE)).into_owned(),
+        suggestion: failure.suggestion.map(|text| neutral(cut(&text, MESSAGE)).into_owned()),
+        retry_after: failure.retry_after_ms.map(Duration::from_millis),
+        content: contents(failure.content),
+        structured: json(failure.structured, "structured output")?,
+        denial: None,
+        meta: json(failure.meta, "meta")?,
+    })
+}
+
+/// A part of an answer. Its text is neutralised (invariant 6).
+pub(crate) fn content(content: types::Content) -> Content {
+    let body = match content.body {
+        types::Body::Text(text) => Body::Text(clean(text)),
+        types::Body::Bytes(bytes) => Body::Bytes(bytes),
+        types::Body::Link(uri) => Body::Link(neutral_line(&uri)),
+    };
+    Content {
+        body,
+        media_type: content.media_type.map(|name| neutral_line(cut(&name, WORD))),
+        // Room to grow, not needed to understand the part: what does not parse is left out.
+        meta: content.meta.and_then(|text| serde_json::from_str(&text).ok()),
+    }
+}
+
+/// A part on its way to a guest.
+pub(crate) fn content_for_guest(content: Content) -> types::Content {
+    let body = match content.body {
+        Body::Text(text) => types::Body::Text(text),
+        Body::Bytes(bytes) => types::Body::Bytes(bytes),
+        Body::Link(uri) => types::Body::Link(uri),
+    };
+    types::Content { body, media_type: content.media_type, meta: content.meta.map(|meta| meta.to_string()) }
+}
+
+fn contents(parts: Vec<types::Content>) -> Vec<Content> {
+    parts.into_iter().map(content).collect()
+}
+
+fn clean(text: String) -> String {
+    match neutral(&text) {
+        std::borrow::Cow::Borrowed(_) => text,
+        std::borrow::Cow::Owned(neutral) => neutral,
+    }
+}
+
+fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
+    let part = |part: &types::Content| {
+        let body = match &part.body {
+            types::Body::Text(text) | types::Body::Link(text) => text.len(),
+            types::Body::Bytes(bytes) => bytes.len(),
+        };
+        // A part costs something even where it is empty.
+        body + part.meta.as_ref().map_or(0, String::len) + 64
+    };
+    parts.iter().map(part).sum::<usize>() + json.into_iter().flatten().map(String::len).sum::<usize>()
+}
+
+fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
+    let parse = |text: String| {
+        serde_json::from_str(&text).map(clean_json).map_err(|error| {
+            let message = format!("the tool's {what} is not JSON: {error}");
+            Failure::new(Category::PermanentFailure, message).with_code("bad_answer")
+        })
+    };
+    text.map(parse).transpose()
+}
+
+/// The same value with every string neutralised.
+fn clean_json(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(clean_json).collect()),
+        Value::Object(fields) => Value::Object(fields.into_iter().map(|(key, value)| (clean(key), clean_json(value))).collect()),
+        other => other,
+    }
+}
+
+/// A guest's category, less those that only the host may say (invariant 5).
+fn category(category: types::Category) -> Category {
+    match category {
+        types::Category::InvalidParameters => Category::InvalidParameters,
+        types::Category::TypeMismatch => Category::TypeMismatch,
+        types::Category::RateLimited => Category::RateLimited,
+        types::Category::ServerError => Category::ServerError,
+        types::Category::NetworkError => Category::NetworkError,
+        types::Category::Timeout => Category::Timeout,
+        types::Category::PermanentFailure
+        | types::Category::ToolNotFound
+        | types::Category::PolicyBlocked
+        | types::Category::ConfirmationRequired
+        | types::Category::Cancelled => Category::PermanentFailure,
+    }
+}

@@ -1,0 +1,94 @@
+//! The engine: one for the process, with the linker that every plugin shares.
+
+use berth_contract::HostError;
+use wasmtime::component::Linker;
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::clock::{Ticker, Ticking};
+use crate::compiled;
+use crate::linking;
+use crate::state::CallState;
+
+/// Stack of the guest. What is left of [`ASYNC_STACK`] is for host functions.
+const WASM_STACK: usize = 1 << 20;
+const ASYNC_STACK: usize = 3 << 20;
+
+/// Runs components.
+pub(crate) struct Engine {
+    pub(crate) wasm: wasmtime::Engine,
+    pub(crate) linker: Linker<CallState>,
+    ticker: Ticker,
+}
+
+impl Engine {
+    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes.
+    pub(crate) fn new(concurrency: usize, memory: usize) -> Result<Self, HostError> {
+        let mut config = config();
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
+        let wasm = wasmtime::Engine::new(&config).or_else(|error| {
+            // The pool reserves address space, of which containers and small machines may not have enough. Without it, calls start
+            // slower and nothing else changes.
+            tracing::warn!("no memory pool, so calls start slower: {error:#}");
+            wasmtime::Engine::new(&self::config())
+        });
+        let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        let ticker = Ticker::start(wasm.weak()).map_err(HostError::io("starting the ticker's thread"))?;
+        let linker = linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
+        Ok(Self { wasm, linker, ticker })
+    }
+
+    /// Keeps deadlines and budgets watched while a call runs.
+    pub(crate) fn keep_ticking(&self) -> Ticking {
+        self.ticker.keep_ticking()
+    }
+}
+
+/// What decides on the code that is made, so that code from one process runs in another.
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .epoch_interruption(true)
+        // Not used by the interfaces that Berth has, and it more than doubles the cost of a call.
+        .concurrency_support(false)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(ASYNC_STACK)
+        // Proposals that no tool needs and that add to what can be attacked.
+        .wasm_memory64(false)
+        .wasm_multi_memory(true)
+        .wasm_relaxed_simd(true)
+        .cranelift_opt_level(wasmtime::OptLevel::Speed);
+    config
+}
+
+/// An engine that only compiles: for a named baseline of processors, or for the one that it runs on.
+pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
+    let mut config = config();
+    if baseline {
+        compiled::for_baseline(&mut config).map_err(|error| HostError::Engine(format!("{error:#}")))?;
+    }
+    wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
+}
+
+/// Slots for every call that may run at a time, and as many again: a call that was given up may hold its slot for a while.
+fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
+    let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * 8)
+        .total_memories(slots * 2)
+        .total_tables(slots * 4)
+        .total_stacks(slots)
+        // The bounds that a call meets first are the limiter's; these only have to be no smaller.
+        .max_memory_size(memory)
+        .table_elements(100_000)
+        .max_memories_per_module(4)
+        .max_tables_per_module(8)
+        .max_component_instance_size(10 << 20)
+        .max_core_instance_size(10 << 20)
+        // What a small guest touches stays mapped and is cleared by hand: cheaper than giving it back and faulting it in again.
+        .linear_memory_keep_resident(256 << 10)
+        .table_keep_resident(32 << 10)
+        .max_unused_warm_slots(u32::try_from(concurrency).unwrap_or(u32::MAX))
+        .pagemap_scan(Enabled::Auto);
+    pool
+}

@@ -1,0 +1,161 @@
+//! What one call may use, and the part of it that wasmtime asks about: memory.
+
+use std::time::Duration;
+
+use wasmtime::ResourceLimiter;
+
+/// The bounds of a call. What each one is for stands with it; the defaults are those of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a tool may take that declares no `timeout` argument.
+    pub call: Duration,
+    /// The longest time that a `timeout` argument may ask for.
+    pub max_call: Duration,
+    /// What the host waits beyond the tool's time for its answer.
+    pub grace: Duration,
+    /// Time on a processor, in the guest and in host functions on its behalf.
+    pub cpu: Duration,
+    /// Bytes of linear memory, all memories of the component together.
+    pub memory: usize,
+    /// Bytes that the host may be made to copy in one host call or answer.
+    pub host_allocation: usize,
+    /// Bytes of one answer: content, structured value and emitted parts.
+    pub result: usize,
+    /// Bytes kept of standard output, and as many of standard error.
+    pub stdio: usize,
+    /// Log messages kept; each is cut at 4 KiB.
+    pub log_lines: usize,
+    /// Open descriptors, streams and other handles, together.
+    pub handles: usize,
+    /// Bytes written to files.
+    pub written: u64,
+    /// Bytes of arguments as JSON text.
+    pub arguments: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: usize = 1 << 20;
+        Self {
+            call: Duration::from_secs(30),
+            max_call: Duration::from_secs(600),
+            grace: Duration::from_secs(5),
+            cpu: Duration::from_secs(10),
+            memory: 256 * MIB,
+            host_allocation: 16 * MIB,
+            result: 8 * MIB,
+            stdio: 256 * 1024,
+            log_lines: 1000,
+            handles: 256,
+            written: 1 << 30,
+            arguments: MIB,
+        }
+    }
+}
+
+impl Limits {
+    /// For asking a plugin what its tools are: it has no reason to work long or to need much.
+    pub(crate) fn for_listing(&self) -> Self {
+        Self {
+            call: Duration::from_secs(5),
+            grace: Duration::ZERO,
+            cpu: Duration::from_secs(2),
+            memory: self.memory.min(64 << 20),
+            log_lines: 20,
+            stdio: 16 * 1024,
+            written: 0,
+            ..self.clone()
+        }
+    }
+}
+
+/// Core instances, memories and tables of one component: enough for the components that Python and JavaScript tools build.
+const MAX_INSTANCES: usize = 64;
+const MAX_MEMORIES: usize = 16;
+const MAX_TABLES: usize = 64;
+
+/// Elements of all tables together, 8 bytes each.
+const MAX_TABLE_ELEMENTS: usize = 500_000;
+
+/// Bounds the memory of a store: all memories together, since wasmtime's own bound is for each.
+#[derive(Debug)]
+pub(crate) struct MemoryLimiter {
+    left: usize,
+    table_elements_left: usize,
+    /// What the growth that was allowed last took, in case it fails.
+    last: usize,
+    refused: bool,
+}
+
+impl MemoryLimiter {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { left: bytes, table_elements_left: MAX_TABLE_ELEMENTS, last: 0, refused: false }
+    }
+
+    /// Whether the guest was refused memory: what it then dies of is its bound.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused
+    }
+}
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        self.last = more;
+        match self.left.checked_sub(more) {
+            Some(left) => self.left = left,
+            None => self.refused = true,
+        }
+        Ok(!self.refused)
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        if !self.refused {
+            self.left += std::mem::take(&mut self.last);
+        }
+        self.refused = true;
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        match self.table_elements_left.checked_sub(desired.saturating_sub(current)) {
+            Some(left) => self.table_elements_left = left,
+            None => self.refused = true,
+        }
+        Ok(!self.refused)
+    }
+
+    fn instances(&self) -> usize {
+        MAX_INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        MAX_TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MAX_MEMORIES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_for_all_memories_together() {
+        let mut limiter = MemoryLimiter::new(100);
+        assert!(limiter.memory_growing(0, 60, None).expect("decides"));
+        assert!(limiter.memory_growing(0, 40, None).expect("decides"));
+        assert!(!limiter.refused());
+        assert!(!limiter.memory_growing(40, 41, None).expect("decides"));
+        assert!(limiter.refused());
+    }
+
+    #[test]
+    fn tables_are_bounded_together_too() {
+        let mut limiter = MemoryLimiter::new(100);
+        assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).expect("decides"));
+        assert!(!limiter.table_growing(0, 1, None).expect("decides"));
+    }
+}

@@ -1,0 +1,139 @@
+//! What a component may import, and the host functions behind it.
+//!
+//! The WASI base is always linked, since interpreters import all of it, used or not; without a grant it is empty: no directories, no
+//! environment, no arguments, sockets that refuse every call. Everything else is a capability.
+
+use wasmtime::Engine;
+use wasmtime::component::{HasData, Linker, ResourceTable};
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
+use wasmtime_wasi::p2::bindings::{cli, clocks, io, random, sockets};
+use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
+
+use crate::bindings::berth::host::{call, log, search};
+use crate::bindings::berth::tool::types as tool_types;
+use crate::bindings::wasi::filesystem::{preopens, types};
+use crate::state::{CallState, HasState};
+use crate::wasi::HasFiles;
+
+/// Interfaces that are always linked, by package and name, in whatever version of the same line.
+const BASE: [&str; 31] = [
+    "berth:host/call",
+    "berth:host/log",
+    "berth:host/search",
+    "berth:tool/types",
+    "wasi:cli/environment",
+    "wasi:cli/exit",
+    "wasi:cli/stderr",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stderr",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:clocks/monotonic-clock",
+    "wasi:clocks/wall-clock",
+    "wasi:filesystem/preopens",
+    "wasi:filesystem/types",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:random/insecure",
+    "wasi:random/insecure-seed",
+    "wasi:random/random",
+    "wasi:sockets/instance-network",
+    "wasi:sockets/ip-name-lookup",
+    "wasi:sockets/network",
+    "wasi:sockets/tcp",
+    "wasi:sockets/tcp-create-socket",
+    "wasi:sockets/udp",
+    "wasi:sockets/udp-create-socket",
+];
+
+/// Why a component's import is refused, or nothing where it is allowed.
+pub(crate) fn refusal(import: &str) -> Option<String> {
+    let name = import.split_once('@').map_or(import, |(name, _)| name);
+    if BASE.contains(&name) {
+        return None;
+    }
+    let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
+        "wasi:http" => "This version of Berth has no network capability, so no line of the configuration grants it.",
+        "berth:host" => "This version of Berth does not offer that interface: a newer one may.",
+        _ => "Berth does not offer that interface, so no line of the configuration grants it. Build the plugin without it.",
+    };
+    Some(format!("it imports `{import}`, which is not granted. {remedy}"))
+}
+
+/// Links everything that is ever allowed; what a component imports beyond it does not get this far.
+pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
+    let mut linker = Linker::new(engine);
+    let l = &mut linker;
+
+    io::error::add_to_linker::<CallState, HasTable>(l, |state| state.ctx().table)?;
+    io::poll::add_to_linker::<CallState, HasTable>(l, |state| state.ctx().table)?;
+    io::streams::add_to_linker::<CallState, HasTable>(l, |state| state.ctx().table)?;
+
+    clocks::wall_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)?;
+    clocks::monotonic_clock::add_to_linker::<CallState, WasiClocks>(l, CallState::clocks)?;
+    random::random::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
+    random::insecure::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
+    random::insecure_seed::add_to_linker::<CallState, WasiRandom>(l, CallState::random)?;
+
+    cli::exit::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::environment::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::terminal_input::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::terminal_output::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+    cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(l, CallState::cli)?;
+
+    // Linked for those who import them; the context allows no socket and no look-up.
+    sockets::tcp::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+    sockets::tcp_create_socket::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+    sockets::udp::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+    sockets::udp_create_socket::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+    sockets::instance_network::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+    sockets::network::add_to_linker::<CallState, WasiSockets>(l, &sockets::network::LinkOptions::default(), CallState::sockets)?;
+    sockets::ip_name_lookup::add_to_linker::<CallState, WasiSockets>(l, CallState::sockets)?;
+
+    types::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
+    preopens::add_to_linker::<CallState, HasFiles>(l, CallState::files_view)?;
+
+    tool_types::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    call::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    log::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    search::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    Ok(linker)
+}
+
+/// Names the table to the linker.
+struct HasTable;
+
+impl HasData for HasTable {
+    type Data<'a> = &'a mut ResourceTable;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_is_allowed_in_every_version_of_its_line() {
+        for import in ["wasi:filesystem/types@0.2.0", "wasi:sockets/udp-create-socket@0.2.9", "berth:host/search@0.1.0"] {
+            assert_eq!(refusal(import), None, "{import}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_import_and_what_would_help() {
+        let text = refusal("wasi:http/outgoing-handler@0.2.3").expect("is refused");
+        assert!(text.contains("`wasi:http/outgoing-handler@0.2.3`") && text.contains("no line"), "{text}");
+        assert!(refusal("evil:host/run").expect("is refused").contains("`evil:host/run`"));
+    }
+}

@@ -1,0 +1,272 @@
+//! Loading a plugin: read, check, compile, audit what it imports, ask for its tools, publish. Nothing is half loaded.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::{Access, Annotations, Definition, HostError, Subject, SubjectKind};
+use rustix::fs::{Mode, OFlags};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::bindings::PluginPre;
+use crate::bindings::exports::berth::tool::tools;
+use crate::compile::MAX_COMPONENT;
+use crate::manifest::{self, Manifest};
+use crate::plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
+use crate::{Runtime, linking, run};
+
+/// Tools of one plugin.
+const MAX_TOOLS: usize = 128;
+/// Characters of a tool's own name.
+const MAX_TOOL_NAME: usize = 38;
+/// Bytes of a description.
+const MAX_DESCRIPTION: usize = 4096;
+/// Bytes of a schema.
+const MAX_SCHEMA: usize = 64 * 1024;
+/// How deep a schema is nested.
+const MAX_SCHEMA_DEPTH: usize = 32;
+/// Subjects of one tool.
+const MAX_SUBJECTS: usize = 32;
+
+/// A plugin's bytes and where they come from.
+pub(crate) struct Source {
+    pub(crate) wasm: std::borrow::Cow<'static, [u8]>,
+    pub(crate) compiled: Option<&'static [u8]>,
+    pub(crate) origin: Origin,
+}
+
+impl Source {
+    pub(crate) fn built_in(builtin: &Builtin) -> Self {
+        Self { wasm: builtin.wasm.into(), compiled: builtin.compiled, origin: Origin::BuiltIn }
+    }
+
+    /// Reads a component's file, at most as much of it as is ever loaded. Blocks.
+    pub(crate) fn file(path: &Path) -> Result<Self, HostError> {
+        let wasm = read_component(path).map_err(|reason| HostError::Load { plugin: path.display().to_string(), reason })?;
+        Ok(Self { wasm: wasm.into(), compiled: None, origin: Origin::File(path.to_owned()) })
+    }
+
+    fn name(&self) -> String {
+        match &self.origin {
+            Origin::BuiltIn => "a built-in plugin".into(),
+            Origin::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+fn read_component(path: &Path) -> Result<Vec<u8>, String> {
+    // Without waiting for the other end, should the file be a FIFO.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
+    let file = std::fs::File::from(file);
+    let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
+    if !metadata.is_file() {
+        return Err("it is not a file".into());
+    }
+    let mut wasm = Vec::new();
+    file.take(MAX_COMPONENT as u64 + 1).read_to_end(&mut wasm).map_err(|error| format!("it can't be read: {error}"))?;
+    if wasm.len() > MAX_COMPONENT {
+        return Err(format!("it has more than {} MiB", MAX_COMPONENT >> 20));
+    }
+    Ok(wasm)
+}
+
+/// What can be known of a component without running it.
+pub(crate) fn inspect(source: &Source) -> Result<PluginInfo, HostError> {
+    let fail = |reason: String| HostError::Load { plugin: source.name(), reason };
+    let manifest = Manifest::read(&source.wasm).map_err(fail)?;
+    let imports = manifest::imports(&source.wasm).map_err(fail)?;
+    let digest = Sha256::digest(&source.wasm).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(PluginInfo { manifest, origin: source.origin.clone(), digest, size: source.wasm.len(), imports })
+}
+
+impl Runtime {
+    /// Loads a plugin. `policy` is asked once its name is known.
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        source: Source,
+        policy: impl FnOnce(&PluginInfo) -> Result<PluginPolicy, HostError>,
+    ) -> Result<Plugin, HostError> {
+        let info = inspect(&source)?;
+        let name: Arc<str> = info.manifest.name.as_str().into();
+        let fail = |reason: String| HostError::Load { plugin: name.to_string(), reason };
+        if let Some(reason) = info.imports.iter().find_map(|import| linking::refusal(import)) {
+            return Err(fail(reason));
+        }
+        let policy = effective(&info.manifest, policy(&info)?).map_err(fail)?;
+
+        let (runtime, digest) = (Arc::clone(self), info.digest.clone());
+        let compile = move || {
+            let component = runtime.compiler.component(&runtime.engine.wasm, &source.wasm, &digest, source.compiled)?;
+            let pre = runtime.engine.linker.instantiate_pre(&component).map_err(|error| format!("it does not link: {error:#}"))?;
+            PluginPre::new(pre).map_err(|error| format!("it does not export `berth:tool/tools@0.1.0` as this host knows it: {error:#}"))
+        };
+        let compiled = tokio::task::spawn_blocking(compile).await;
+        let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
+
+        let share = Arc::new(Semaphore::new(self.share));
+        let mut plugin = Plugin { name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share };
+        let definitions = run::list_tools(self, &plugin).await.map_err(fail)?;
+        plugin.tools = tools_of(&plugin, definitions).map_err(fail)?;
+        Ok(plugin)
+    }
+}
+
+/// What is asked for and granted, both: a plugin gets neither more than it asked for nor more than it was granted.
+fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy, String> {
+    let mut effective = granted;
+    let request = manifest.asks_for("files");
+    if request.is_none() {
+        effective.files = None;
+    }
+    if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
+        effective.read_only = true;
+    }
+    if let Some(grants) = &effective.files
+        && let Some(root) = grants.roots().iter().find(|root| root.path.to_str().is_none())
+    {
+        return Err(format!("{} can't be granted to a plugin: its name is not UTF-8", root.path.display()));
+    }
+    let limits = &mut effective.limits;
+    if let Some(mib) = manifest.limits.memory_mib {
+        limits.memory = limits.memory.min(usize::try_from(mib).unwrap_or(usize::MAX).saturating_mul(1 << 20));
+    }
+    if let Some(secs) = manifest.limits.timeout_secs {
+        limits.call = limits.call.min(std::time::Duration::from_secs(secs.into()));
+    }
+    Ok(effective)
+}
+
+fn tools_of(plugin: &Plugin, definitions: Vec<tools::Definition>) -> Result<Vec<Tool>, String> {
+    if definitions.len() > MAX_TOOLS {
+        return Err(format!("it offers {} tools; at most {MAX_TOOLS} are taken", definitions.len()));
+    }
+    let mut taken: Vec<Tool> = Vec::new();
+    for definition in definitions {
+        let guest_name = definition.name.clone();
+        let shown = neutral_line(cut(&guest_name, 80));
+        let tool = tool(plugin, definition).map_err(|reason| format!("its tool `{shown}`: {reason}"))?;
+        if taken.iter().any(|other| other.guest_name == tool.guest_name) {
+            return Err(format!("it offers `{shown}` twice"));
+        }
+        taken.push(tool);
+    }
+    Ok(taken)
+}
+
+fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> {
+    let guest_name = definition.name;
+    let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
+        && guest_name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+    if !well_formed {
+        return Err(format!("a name has 1 to {MAX_TOOL_NAME} of [a-z0-9_-]"));
+    }
+    if definition.description.len() > MAX_DESCRIPTION {
+        return Err(format!("its description has {} bytes; at most {MAX_DESCRIPTION} are taken", definition.description.len()));
+    }
+    if definition.subjects.len() > MAX_SUBJECTS {
+        return Err(format!("it has more than {MAX_SUBJECTS} subjects"));
+    }
+    let input_schema = schema(&definition.input_schema).map_err(|reason| format!("its input schema {reason}"))?;
+    if input_schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("its input schema is not that of an object: it needs `\"type\": \"object\"`".into());
+    }
+    let output_schema = definition.output_schema.as_deref().map(schema).transpose();
+    let meta: Option<Value> = definition.meta.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let built_in = plugin.info.origin == Origin::BuiltIn;
+    let name = if built_in { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
+    let definition = Definition {
+        name,
+        title: definition.title.map(|title| neutral_line(cut(&title, 128))),
+        description: neutral(&definition.description).into_owned(),
+        input_schema,
+        output_schema: output_schema.map_err(|reason| format!("its output schema {reason}"))?,
+        annotations: Annotations {
+            read_only: definition.annotations.read_only,
+            destructive: definition.annotations.destructive,
+            idempotent: definition.annotations.idempotent,
+            open_world: definition.annotations.open_world,
+            cacheable: definition.annotations.cacheable,
+        },
+        subjects: definition.subjects.into_iter().map(subject).collect::<Result<_, _>>()?,
+        fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
+        // Only built-ins carry on old names; a stranger's alias could stand in for a tool that is not there today.
+        aliases: if built_in { aliases(meta.as_ref()) } else { Vec::new() },
+        meta,
+    };
+    Ok(Tool { definition: Arc::new(definition), guest_name })
+}
+
+fn subject(subject: tools::Subject) -> Result<Subject, String> {
+    if !subject.pointer.starts_with('/') || subject.pointer.len() > 256 {
+        return Err("a subject's pointer begins with `/` (RFC 6901) and has at most 256 bytes".into());
+    }
+    let kind = match subject.kind.as_str() {
+        "path" => SubjectKind::Path,
+        "url" => SubjectKind::Url,
+        "command" => SubjectKind::Command,
+        _ => SubjectKind::Text,
+    };
+    // What is not plainly a look counts as a change.
+    let access = if subject.access == "read" { Access::Read } else { Access::Write };
+    Ok(Subject { pointer: subject.pointer, kind, access })
+}
+
+fn aliases(meta: Option<&Value>) -> Vec<String> {
+    let names = meta.and_then(|meta| meta.get("berth:aliases")).and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Checks a stranger's schema: bounded, and self-contained.
+fn schema(text: &str) -> Result<Value, String> {
+    if text.len() > MAX_SCHEMA {
+        return Err(format!("has {} bytes; at most {MAX_SCHEMA} are taken", text.len()));
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
+    check_schema(&value, 0)?;
+    Ok(value)
+}
+
+fn check_schema(value: &Value, depth: usize) -> Result<(), String> {
+    if depth > MAX_SCHEMA_DEPTH {
+        return Err(format!("is nested more than {MAX_SCHEMA_DEPTH} deep"));
+    }
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| check_schema(item, depth + 1)),
+        Value::Object(fields) => fields.iter().try_for_each(|(key, item)| {
+            let refers = matches!(key.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef");
+            if refers && item.as_str().is_some_and(|target| !target.starts_with('#')) {
+                return Err("refers to another document".into());
+            }
+            if key == "$schema" && item.as_str().is_some_and(|draft| !draft.contains("json-schema.org/")) {
+                return Err("is of an unknown dialect".into());
+            }
+            check_schema(item, depth + 1)
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_of_strangers_stay_in_their_document_and_bounds() {
+        assert!(schema(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}"##).is_ok());
+        let nested = format!("{}{}{}", r#"{"a":"#.repeat(40), "1", "}".repeat(40));
+        for (text, reason) in [
+            (r#"{"$ref":"https://example.com/x"}"#.to_owned(), "another document"),
+            (r#"{"properties":{"a":{"$dynamicRef":"other.json#x"}}}"#.to_owned(), "another document"),
+            ("{".to_owned(), "not JSON"),
+            (nested, "nested"),
+            (format!("\"{}\"", "x".repeat(MAX_SCHEMA)), "bytes"),
+        ] {
+            let error = schema(&text).expect_err("is refused");
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What became of a call, in the codes of invariant 7.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::{Category, Definition, Failure, Outcome, SubjectKind};
+use serde_json::Value;
+use wasmtime::{Store, Trap};
+use wasmtime_wasi::I32Exit;
+
+use crate::run::take_emitted;
+use crate::state::{CallState, Emitted};
+
+/// Why the host stopped a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Timeout = 1,
+    Cancelled = 2,
+    Cpu = 3,
+}
+
+impl Stop {
+    pub(crate) fn store(self, into: &AtomicU8) {
+        into.store(self as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn of(stored: &AtomicU8) -> Option<Self> {
+        [Self::Timeout, Self::Cancelled, Self::Cpu].into_iter().find(|stop| *stop as u8 == stored.load(Ordering::Relaxed))
+    }
+}
+
+/// The failure of a guest that the host stopped.
+pub(crate) fn stopped(stop: Stop, time: Duration) -> Failure {
+    match stop {
+        Stop::Timeout => Failure::new(Category::Timeout, format!("the tool took longer than its {} s and was stopped", time.as_secs()))
+            .with_suggestion("Ask for less at once, or give it more time: a `timeout` argument where it has one, else `[tools] call`."),
+        Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
+        Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
+            .with_code("cpu_budget")
+            .with_suggestion("Ask for less at once; the bound is `cpu` in `[limits]`."),
+    }
+}
+
+/// Too many calls at once.
+pub(crate) fn busy() -> Failure {
+    let mut failure = Failure::new(Category::RateLimited, "too many calls are running; this one was not started")
+        .with_code("busy")
+        .with_suggestion("Try again in a moment.");
+    failure.retry_after = Some(Duration::from_secs(1));
+    failure
+}
+
+/// The host's own fault.
+pub(crate) fn host_failed() -> Failure {
+    Failure::new(Category::PermanentFailure, "the host failed to run the call; its log says more").with_code("host")
+}
+
+/// Why a guest ended without an answer. Its backtrace and last words go to the log, not to the model.
+pub(crate) fn of_error(error: &wasmtime::Error, stop: Option<Stop>, store: &mut Store<CallState>, plugin: &str, time: Duration) -> Failure {
+    if let Some(stop) = stop {
+        return stopped(stop, time);
+    }
+    let state = store.data();
+    if state.memory.refused() {
+        return Failure::new(Category::PermanentFailure, "the tool needed more memory than it may have and was stopped")
+            .with_code("memory_limit")
+            .with_suggestion("Ask for less at once; the bound is `memory_mib` in `[limits]`.");
+    }
+    let reason = match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
+        (Some(exit), _) => format!("it ended itself with exit code {}", exit.0),
+        (None, Some(trap)) => trap.to_string(),
+        (None, None) => error.root_cause().to_string(),
+    };
+    let last_words = [state.call.stderr.text(), state.call.stdout.text()].join("\n");
+    tracing::warn!(
+        target: "berth::crash",
+        plugin,
+        call = %state.call.id,
+        "{}\nit printed: {}",
+        neutral(&format!("{error:?}")),
+        neutral(cut(last_words.trim(), 16 * 1024)),
+    );
+    let reason = neutral_line(cut(&reason, 1024));
+    Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}")).with_code("crash")
+}
+
+/// Puts what a call emitted before the rest of a failure: a call that was cut off answers with it. A tool that comes to an end has said
+/// in its answer what it wanted to say.
+pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
+    outcome.map_err(|mut failure| {
+        let mut parts = take_emitted(emitted);
+        if !parts.is_empty() {
+            parts.append(&mut failure.content);
+            failure.content = parts;
+        }
+        failure
+    })
+}
+
+/// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).
+pub(crate) fn with_denial(outcome: Outcome, store: &mut Store<CallState>, arguments: &Value, definition: &Definition) -> Outcome {
+    let failure = match outcome {
+        Err(failure) => failure,
+        ok => return ok,
+    };
+    let Some(denial) = store.data_mut().files.denials().take_first() else { return Err(failure) };
+    let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
+        || matches!(failure.category, Category::Timeout | Category::Cancelled);
+    let of_a_subject = || {
+        let paths = definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+        let named = paths.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
+        named.into_iter().any(|path| denial.action.ends_with(path))
+    };
+    if host_stopped_it || (failure.category != Category::PermanentFailure && !of_a_subject()) {
+        return Err(failure);
+    }
+    Err(Failure {
+        category: Category::PolicyBlocked,
+        code: None,
+        message: format!("{denial} (The tool said: {})", failure.message),
+        suggestion: None,
+        denial: Some(*denial),
+        ..failure
+    })
+}

@@ -1,0 +1,80 @@
+//! A loaded plugin: immutable, shared by the calls that run on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use berth_contract::Definition;
+use berth_system::files::Grants;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use crate::bindings::PluginPre;
+use crate::limits::Limits;
+use crate::manifest::Manifest;
+use crate::state::CallState;
+
+/// Where a plugin comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// Part of the program.
+    BuiltIn,
+    /// A file that the operator named.
+    File(PathBuf),
+}
+
+/// A plugin that is part of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Builtin {
+    /// The plugin's name, for messages before its manifest is read.
+    pub name: &'static str,
+    /// The component.
+    pub wasm: &'static [u8],
+    /// Its compiled form for the baseline, where the build made one.
+    pub compiled: Option<&'static [u8]>,
+}
+
+/// What the operator allows a plugin.
+#[derive(Clone, Debug, Default)]
+pub struct PluginPolicy {
+    /// The granted directories, the first of them the working directory. None: no files.
+    pub files: Option<Arc<Grants>>,
+    /// Whether none of them may be written, whatever their grants say.
+    pub read_only: bool,
+    /// The bounds of its calls.
+    pub limits: Limits,
+}
+
+/// What is known of a plugin.
+#[derive(Clone, Debug, Serialize)]
+pub struct PluginInfo {
+    /// What it says about itself.
+    #[serde(flatten)]
+    pub manifest: Manifest,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// SHA-256 of the component, in hexadecimal.
+    pub digest: String,
+    /// Bytes of the component.
+    pub size: usize,
+    /// The interfaces that it imports.
+    pub imports: Vec<String>,
+}
+
+/// A plugin that can be called.
+pub(crate) struct Plugin {
+    pub(crate) name: Arc<str>,
+    pub(crate) info: PluginInfo,
+    pub(crate) pre: PluginPre<CallState>,
+    pub(crate) policy: PluginPolicy,
+    pub(crate) tools: Vec<Tool>,
+    /// Its share of the calls that may run at a time, so that one plugin can't keep all others waiting.
+    pub(crate) share: Arc<Semaphore>,
+}
+
+/// A tool of a plugin.
+pub(crate) struct Tool {
+    pub(crate) definition: Arc<Definition>,
+    /// The name that the guest knows.
+    pub(crate) guest_name: String,
+}

@@ -1,0 +1,316 @@
+//! Running a call: admission, a fresh store, watching it, and telling what became of it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use berth_contract::{Call, CallId, CancellationToken, Failure, NoEvents, Outcome};
+use berth_system::files::FileView;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep_until, timeout};
+use wasmtime::{Store, UpdateDeadline};
+
+use crate::Runtime;
+use crate::bindings::exports::berth::tool::tools;
+use crate::clock::{Meter, TICK, Ticking};
+use crate::convert;
+use crate::limits::Limits;
+use crate::outcome::{self, Stop};
+use crate::plugin::{Plugin, Tool};
+use crate::state::{CallState, Emitted, Setup};
+use crate::wasi::Files;
+
+/// How long a call waits for its turn before it is told to come back.
+const QUEUE: Duration = Duration::from_secs(2);
+
+/// How long the host waits for a thread that should have seen by itself that its call is over: one that hangs in a system call.
+const STUCK: Duration = Duration::from_millis(250);
+
+/// A call as it goes through this module.
+struct Job {
+    runtime: Arc<Runtime>,
+    plugin: Arc<Plugin>,
+    tool: usize,
+    call: Call,
+    watch: Arc<Watch>,
+    emitted: Emitted,
+    /// When the tool's own time is over.
+    deadline: Instant,
+    /// Held until the guest is gone, not until the answer is: a thread that hangs keeps its place.
+    permits: [OwnedSemaphorePermit; 2],
+    ticking: Ticking,
+}
+
+/// What the thread that runs a guest and the one that waits for it share.
+struct Watch {
+    meter: Arc<Meter>,
+    /// Why the guest was stopped, see [`Stop`].
+    stop: AtomicU8,
+    /// Whether the guest runs on a thread that others wait for.
+    borrowed: AtomicBool,
+    cancel: CancellationToken,
+    /// When the guest is stopped.
+    end: Instant,
+    cpu: Duration,
+}
+
+/// Runs a call of a plugin's tool.
+pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usize, mut call: Call) -> Outcome {
+    let limits = &plugin.policy.limits;
+    // Cancelled with the caller's token, and when this future is dropped.
+    call.cancel = call.cancel.child_token();
+    let _cancelled_when_dropped = call.cancel.clone().drop_guard();
+    let permits = match admit(runtime, plugin, &call.cancel).await {
+        Ok(permits) => permits,
+        Err(failure) => return Err(failure),
+    };
+    let time = call.time.unwrap_or(limits.call).min(limits.max_call);
+    let deadline = Instant::now() + time;
+    let watch = Arc::new(Watch::new(deadline + limits.grace, limits.cpu, call.cancel.clone()));
+    let emitted = Emitted::default();
+    let job = Job {
+        runtime: Arc::clone(runtime),
+        plugin: Arc::clone(plugin),
+        tool,
+        call,
+        watch: Arc::clone(&watch),
+        emitted: Arc::clone(&emitted),
+        deadline,
+        permits,
+        ticking: runtime.engine.keep_ticking(),
+    };
+    let blocks = plugin.policy.files.is_some();
+    let mut run: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(metered(Arc::clone(&watch), execute(job)));
+    if !blocks {
+        // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick. Most are done by then, and a hop to
+        // another thread costs more than they do.
+        watch.borrowed.store(true, Ordering::Relaxed);
+        if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
+            return outcome::with_emitted(outcome, &emitted);
+        }
+        watch.borrowed.store(false, Ordering::Relaxed);
+    }
+    let reactor = tokio::runtime::Handle::current();
+    let watched = Arc::clone(&watch);
+    let running = tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
+    let outcome = match timeout(watch.end.saturating_duration_since(Instant::now()) + STUCK, given_up(running, &watch)).await {
+        Ok(outcome) => outcome,
+        // The thread hangs. It is left behind, with its permit, and the answer goes out.
+        Err(_) => Err(outcome::stopped(Stop::Timeout, time)),
+    };
+    outcome::with_emitted(outcome, &emitted)
+}
+
+/// Asks a plugin for its tools, with nothing granted and little allowed.
+pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Result<Vec<tools::Definition>, String> {
+    let limits = plugin.policy.limits.for_listing();
+    let deadline = Instant::now() + limits.call;
+    let cancel = CancellationToken::new();
+    let _cancelled_when_dropped = cancel.clone().drop_guard();
+    let watch = Arc::new(Watch::new(deadline, limits.cpu, cancel.clone()));
+    let state = CallState::new(Setup {
+        id: CallId("list-tools".into()),
+        plugin: Arc::clone(&plugin.name),
+        deadline,
+        cancel,
+        events: Arc::new(NoEvents),
+        meter: Arc::clone(&watch.meter),
+        emitted: Emitted::default(),
+        files: Files::new(None, 0),
+        directory: None,
+        limits: &limits,
+    });
+    let mut store = new_store(runtime, state, &limits, &watch);
+    let pre = plugin.pre.clone();
+    let (ticking, name, watched) = (runtime.engine.keep_ticking(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let list = async move {
+        let _ticking = ticking;
+        let listed = async {
+            let instance = pre.instantiate_async(&mut store).await?;
+            instance.berth_tool_tools().call_list_tools(&mut store).await
+        };
+        let listed = listed.await;
+        match listed {
+            Ok(Ok(definitions)) => Ok(definitions),
+            Ok(Err(failure)) => Err(format!("it does not list its tools: {}", berth_contract::text::cut(&failure.message, 1024))),
+            Err(error) => {
+                let failure = outcome::of_error(&error, Stop::of(&watched.stop), &mut store, &name, limits.call);
+                Err(format!("it does not list its tools: {}", failure.message))
+            }
+        }
+    };
+    let reactor = tokio::runtime::Handle::current();
+    let listing = tokio::task::spawn_blocking(move || reactor.block_on(metered(watch, list)));
+    match timeout(limits.call + STUCK, listing).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(_)) => Err("asking it for its tools failed; the log says more".into()),
+        Err(_) => Err("it takes too long to list its tools".into()),
+    }
+}
+
+impl Runtime {
+    /// Takes a place for a call among all and among those of its plugin.
+    fn place(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(semaphore).try_acquire_owned().ok()
+    }
+}
+
+/// A place for the call, of the plugin's share first, so that waiting for that share keeps nobody else waiting.
+async fn admit(runtime: &Runtime, plugin: &Plugin, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
+    if cancel.is_cancelled() {
+        return Err(outcome::stopped(Stop::Cancelled, Duration::ZERO));
+    }
+    if let Some(share) = Runtime::place(&plugin.share)
+        && let Some(place) = Runtime::place(&runtime.places)
+    {
+        return Ok([share, place]);
+    }
+    let places = async {
+        let share = Arc::clone(&plugin.share).acquire_owned().await.ok()?;
+        let place = Arc::clone(&runtime.places).acquire_owned().await.ok()?;
+        Some([share, place])
+    };
+    let mut places = pin!(timeout(QUEUE, places));
+    let mut cancelled = pin!(cancel.cancelled());
+    poll_fn(|context| {
+        if cancelled.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)));
+        }
+        places.as_mut().poll(context).map(|places| places.ok().flatten().ok_or_else(outcome::busy))
+    })
+    .await
+}
+
+/// One call in a store of its own, from instantiation to teardown.
+async fn execute(job: Job) -> Outcome {
+    let Job { runtime, plugin, tool, call, watch, emitted, deadline, permits, ticking } = job;
+    // Dropped last, after the store.
+    let _held = (permits, ticking);
+    let tool: &Tool = &plugin.tools[tool];
+    let limits = &plugin.policy.limits;
+    let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
+    let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only));
+    let directory = plugin.policy.files.as_ref().and_then(|grants| grants.roots().first()?.path.to_str());
+    let state = CallState::new(Setup {
+        id: call.id,
+        plugin: Arc::clone(&plugin.name),
+        deadline,
+        cancel: call.cancel,
+        events: call.events,
+        meter: Arc::clone(&watch.meter),
+        emitted,
+        files: Files::new(view, limits.written),
+        directory,
+        limits,
+    });
+    let invocation = tools::Invocation {
+        tool: tool.guest_name.clone(),
+        arguments: call.arguments.to_string(),
+        attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
+        meta: None,
+    };
+    let mut store = new_store(&runtime, state, limits, &watch);
+    let answer = async {
+        let instance = plugin.pre.instantiate_async(&mut store).await?;
+        instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
+    };
+    let outcome = match answer.await {
+        Ok(answer) => convert::outcome(answer, limits.result),
+        Err(error) => {
+            let time = deadline.saturating_duration_since(watch.end.checked_sub(limits.grace).unwrap_or(deadline)) + limits.call;
+            Err(outcome::of_error(&error, Stop::of(&watch.stop), &mut store, &plugin.name, time))
+        }
+    };
+    outcome::with_denial(outcome, &mut store, &call.arguments, &tool.definition)
+}
+
+/// The one place that makes a store: everything that bounds a guest is set here.
+fn new_store(runtime: &Runtime, state: CallState, limits: &Limits, watch: &Arc<Watch>) -> Store<CallState> {
+    let mut store = Store::new(&runtime.engine.wasm, state);
+    store.limiter(|state| &mut state.memory);
+    store.set_hostcall_fuel(limits.host_allocation);
+    store.set_max_component_handles(limits.handles);
+    store.set_epoch_deadline(1);
+    let watch = Arc::clone(watch);
+    store.epoch_deadline_callback(move |_| Ok(watch.look()));
+    store
+}
+
+impl Watch {
+    fn new(end: Instant, cpu: Duration, cancel: CancellationToken) -> Self {
+        let (stop, borrowed) = (AtomicU8::new(0), AtomicBool::new(false));
+        Self { meter: Arc::default(), stop, borrowed, cancel, end, cpu }
+    }
+
+    /// Looks at a running guest, every [`TICK`], from the thread that runs it.
+    fn look(&self) -> UpdateDeadline {
+        let stop = if self.cancel.is_cancelled() {
+            Stop::Cancelled
+        } else if Instant::now() >= self.end {
+            Stop::Timeout
+        } else if self.meter.used() >= self.cpu {
+            Stop::Cpu
+        } else if self.borrowed.load(Ordering::Relaxed) {
+            return UpdateDeadline::Yield(1);
+        } else {
+            return UpdateDeadline::Continue(1);
+        };
+        stop.store(&self.stop);
+        UpdateDeadline::Interrupt
+    }
+}
+
+/// Counts the time of each poll as the call's.
+async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        watch.meter.poll_begins();
+        let polled = future.as_mut().poll(context);
+        watch.meter.poll_ends();
+        polled
+    })
+    .await
+}
+
+/// Ends a guest that waits in the host for something that never comes: it does not run, so the ticks don't reach it.
+async fn until_stopped(mut run: Pin<Box<dyn Future<Output = Outcome> + Send>>, watch: Arc<Watch>) -> Outcome {
+    // A tick later than the guest would be stopped while it runs, so that it is the one to tell.
+    let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
+    let mut cancelled = pin!(watch.cancel.cancelled());
+    let mut told = false;
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = run.as_mut().poll(context) {
+            return Poll::Ready(outcome);
+        }
+        if !told && cancelled.as_mut().poll(context).is_ready() {
+            told = true;
+            return Poll::Ready(Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)));
+        }
+        end.as_mut().poll(context).map(|()| Err(outcome::stopped(Stop::Timeout, Duration::ZERO)))
+    })
+    .await
+}
+
+/// Waits for the thread that runs the call, and a little after its cancellation.
+async fn given_up(running: tokio::task::JoinHandle<Outcome>, watch: &Watch) -> Outcome {
+    let mut running = pin!(running);
+    let mut late = pin!(async {
+        watch.cancel.cancelled().await;
+        tokio::time::sleep(STUCK).await;
+    });
+    poll_fn(|context| {
+        if let Poll::Ready(joined) = running.as_mut().poll(context) {
+            return Poll::Ready(joined.unwrap_or_else(|_| Err(outcome::host_failed())));
+        }
+        late.as_mut().poll(context).map(|()| Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)))
+    })
+    .await
+}
+
+/// Takes what is left in a shared list.
+pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<berth_contract::Content> {
+    std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,124 @@
+//! `berth:host/search` for guests.
+
+use std::time::Instant;
+
+use berth_system::search::{self, Control, Ending, EntryKind, SearchError};
+
+use crate::bindings::berth::host::search as wit;
+use crate::state::CallState;
+
+/// Threads of one search. More than a few gain little on one disk and would let one call take the machine.
+const THREADS: usize = 4;
+
+impl CallState {
+    fn search<T>(
+        &mut self,
+        cpu: impl FnOnce(&T) -> std::time::Duration,
+        run: impl FnOnce(&berth_system::files::FileView, &Control) -> Result<T, SearchError>,
+    ) -> Result<T, wit::SearchError> {
+        let Some(view) = self.files.view().cloned() else {
+            return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+        // The CPU budget counts for the helping threads too; it is charged afterwards, so a search is first of all bound by its deadline.
+        let left = self.call.cpu_limit.saturating_sub(self.call.meter.used());
+        let deadline = self.call.deadline.min(Instant::now() + left);
+        let control = Control { deadline, cancel: self.call.cancel.clone(), threads };
+        match run(&view, &control) {
+            Ok(found) => {
+                self.call.meter.charge(cpu(&found));
+                Ok(found)
+            }
+            Err(SearchError::InvalidPattern(reason)) => Err(wit::SearchError::InvalidPattern(reason)),
+            Err(SearchError::NotFound(path)) => Err(wit::SearchError::NotFound(path)),
+            Err(SearchError::Denied(denial)) => {
+                let told = denial.to_string();
+                self.files.denials().remember(denial);
+                Err(wit::SearchError::Denied(told))
+            }
+            Err(SearchError::Failed(reason)) => Err(wit::SearchError::Failed(reason)),
+        }
+    }
+}
+
+impl wit::Host for &mut CallState {
+    fn find(&mut self, scope: wit::Scope, limit: u32) -> wasmtime::Result<Result<wit::Entries, wit::SearchError>> {
+        let scope = scope_of(scope);
+        let found = self.search(|found: &search::Entries| found.cpu, |view, control| search::find(view, &scope, limit, control));
+        Ok(found.map(|found| wit::Entries {
+            items: found.items.into_iter().map(entry).collect(),
+            ending: ending(found.ending),
+            skipped: skipped(found.skipped),
+        }))
+    }
+
+    fn grep(&mut self, scope: wit::Scope, pattern: wit::Pattern, limit: u32) -> wasmtime::Result<Result<wit::Lines, wit::SearchError>> {
+        let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
+        let found = self.search(|found: &search::Lines| found.cpu, |view, control| search::grep(view, &scope, &pattern, limit, control));
+        Ok(found.map(|found| wit::Lines {
+            items: found
+                .items
+                .into_iter()
+                .map(|line| wit::Line { path: line.path.to_string(), number: line.number, text: line.text, is_match: line.is_match })
+                .collect(),
+            files_matched: found.files_matched,
+            files_searched: found.files_searched,
+            ending: ending(found.ending),
+            skipped: skipped(found.skipped),
+        }))
+    }
+
+    fn count(&mut self, scope: wit::Scope, pattern: wit::Pattern, limit: u32) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
+        let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
+        let found = self.search(|found: &search::Counts| found.cpu, |view, control| search::count(view, &scope, &pattern, limit, control));
+        Ok(found.map(|found| wit::Counts {
+            items: found.items,
+            files_searched: found.files_searched,
+            ending: ending(found.ending),
+            skipped: skipped(found.skipped),
+        }))
+    }
+}
+
+fn scope_of(scope: wit::Scope) -> search::Scope {
+    search::Scope {
+        root: scope.root,
+        globs: scope.globs,
+        ignore_rules: scope.ignore_rules,
+        files_only: scope.files_only,
+        max_depth: scope.max_depth,
+    }
+}
+
+fn pattern_of(pattern: wit::Pattern) -> search::Pattern {
+    search::Pattern {
+        regex: pattern.regex,
+        case_sensitive: pattern.case_sensitive,
+        multiline: pattern.multiline,
+        before: pattern.before,
+        after: pattern.after,
+    }
+}
+
+fn entry(entry: search::Entry) -> wit::Entry {
+    let kind = match entry.kind {
+        EntryKind::File => wit::Kind::File,
+        EntryKind::Directory => wit::Kind::Directory,
+        EntryKind::Symlink => wit::Kind::Symlink,
+        EntryKind::Other => wit::Kind::Other,
+    };
+    wit::Entry { path: entry.path, kind, size: entry.size, modified_ms: entry.modified_ms }
+}
+
+fn ending(ending: Ending) -> wit::Ending {
+    match ending {
+        Ending::Complete => wit::Ending::Complete,
+        Ending::Limit => wit::Ending::Limit,
+        Ending::Deadline => wit::Ending::Deadline,
+        Ending::Cancelled => wit::Ending::Cancelled,
+    }
+}
+
+fn skipped(skipped: search::Skipped) -> wit::Skipped {
+    wit::Skipped { denied: skipped.denied, unreadable: skipped.unreadable, binary: skipped.binary }
+}

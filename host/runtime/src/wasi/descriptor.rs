@@ -1,0 +1,341 @@
+//! The functions of `wasi:filesystem/types`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use berth_system::files::{FileError, OpenOptions};
+use rustix::fs::{Advice, FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
+
+use super::streams::{FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, write_all_at};
+use super::{Descriptor, EntryStream, FilesView, FsError, errors};
+use crate::bindings::wasi::filesystem::types::{
+    self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, MetadataHashValue,
+    NewTimestamp, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+
+type FsResult<T> = Result<T, FsError>;
+
+impl types::Host for FilesView<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        match error {
+            FsError::Code(code) => Ok(code),
+            FsError::Trap(error) => Err(error),
+        }
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        let error = self.table.get(&error)?;
+        let errno = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
+        Ok(errno.map(errors::code))
+    }
+}
+
+// Everything that takes a path.
+impl FilesView<'_> {
+    fn at<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
+        result.map_err(|error| self.files.told(error))
+    }
+}
+
+impl types::HostDescriptor for FilesView<'_> {
+    fn open_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: PathFlags,
+        path: String,
+        open: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
+        let view = self.view()?;
+        let parent = self.table.get(&fd)?;
+        let dir = parent.directory()?;
+        // Whoever asks for nothing may read: wasi-libc opens directories so.
+        let write = flags.contains(DescriptorFlags::WRITE);
+        let how = OpenOptions {
+            read: flags.contains(DescriptorFlags::READ) || !write,
+            write,
+            create: open.contains(OpenFlags::CREATE),
+            exclusive: open.contains(OpenFlags::EXCLUSIVE),
+            truncate: open.contains(OpenFlags::TRUNCATE),
+            directory: open.contains(OpenFlags::DIRECTORY),
+            no_follow: !path_flags.contains(PathFlags::SYMLINK_FOLLOW),
+            sync: flags.intersects(DescriptorFlags::FILE_INTEGRITY_SYNC | DescriptorFlags::DATA_INTEGRITY_SYNC),
+        };
+        let parent_writable = parent.writable;
+        let opened = view.open_at(dir, &path, how);
+        let opened = self.at(opened)?;
+        let directory = opened.kind == FileType::Directory;
+        let descriptor = Descriptor {
+            handle: Arc::new(opened.handle),
+            directory,
+            readable: how.read,
+            writable: if directory { parent_writable } else { how.write },
+        };
+        Ok(self.table.push(descriptor)?)
+    }
+
+    fn stat_at(&mut self, fd: Resource<Descriptor>, path_flags: PathFlags, path: String) -> FsResult<DescriptorStat> {
+        let view = self.view()?;
+        let dir = self.table.get(&fd)?.directory()?;
+        let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
+        Ok(stat_record(&self.at(found)?.stat))
+    }
+
+    fn metadata_hash_at(&mut self, fd: Resource<Descriptor>, path_flags: PathFlags, path: String) -> FsResult<MetadataHashValue> {
+        let view = self.view()?;
+        let dir = self.table.get(&fd)?.directory()?;
+        let found = view.find_at(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW));
+        Ok(identity(&self.at(found)?.stat))
+    }
+
+    fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
+        let view = self.view()?;
+        let target = view.read_link(self.table.get(&fd)?.directory()?, &path);
+        self.at(target)
+    }
+
+    fn set_times_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: PathFlags,
+        path: String,
+        accessed: NewTimestamp,
+        modified: NewTimestamp,
+    ) -> FsResult<()> {
+        let view = self.view()?;
+        let times = timestamps(accessed, modified)?;
+        let dir = self.table.get(&fd)?.directory()?;
+        let set = view.set_times(dir, &path, path_flags.contains(PathFlags::SYMLINK_FOLLOW), &times);
+        self.at(set)
+    }
+
+    fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let view = self.view()?;
+        let made = view.create_directory(self.table.get(&fd)?.directory()?, &path);
+        self.at(made)
+    }
+
+    fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let view = self.view()?;
+        let removed = view.remove_directory(self.table.get(&fd)?.directory()?, &path);
+        self.at(removed)
+    }
+
+    fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let view = self.view()?;
+        let removed = view.unlink(self.table.get(&fd)?.directory()?, &path);
+        self.at(removed)
+    }
+
+    fn rename_at(&mut self, fd: Resource<Descriptor>, old: String, new_fd: Resource<Descriptor>, new: String) -> FsResult<()> {
+        let view = self.view()?;
+        let from = (self.table.get(&fd)?.directory()?, old.as_str());
+        let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
+        let renamed = view.rename(from, to);
+        self.at(renamed)
+    }
+
+    fn link_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: PathFlags,
+        old: String,
+        new_fd: Resource<Descriptor>,
+        new: String,
+    ) -> FsResult<()> {
+        if path_flags.contains(PathFlags::SYMLINK_FOLLOW) {
+            return Err(ErrorCode::Invalid.into());
+        }
+        let view = self.view()?;
+        let from = (self.table.get(&fd)?.directory()?, old.as_str());
+        let to = (self.table.get(&new_fd)?.directory()?, new.as_str());
+        let linked = view.link(from, to);
+        self.at(linked)
+    }
+
+    fn symlink_at(&mut self, fd: Resource<Descriptor>, points_to: String, path: String) -> FsResult<()> {
+        let view = self.view()?;
+        let linked = view.symlink(&points_to, self.table.get(&fd)?.directory()?, &path);
+        self.at(linked)
+    }
+
+    // Everything that works on what is open already.
+
+    fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<EntryStream>> {
+        let view = self.view()?;
+        let listing = view.list(self.table.get(&fd)?.directory()?);
+        let listing = self.at(listing)?;
+        Ok(self.table.push(EntryStream(listing))?)
+    }
+
+    fn read(&mut self, fd: Resource<Descriptor>, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+        let file = self.table.get(&fd)?.readable_file()?;
+        let bytes = read_at(file, length, offset).map_err(errors::code)?;
+        let end = bytes.is_empty() && length > 0;
+        Ok((bytes, end))
+    }
+
+    fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+        let file = self.table.get(&fd)?.writable_file()?;
+        let chunk = &bytes[..bytes.len().min(MAX_CHUNK)];
+        write_all_at(file, chunk, offset, &self.files.write_budget).map_err(errors::code)?;
+        Ok(chunk.len() as u64)
+    }
+
+    fn read_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynInputStream>> {
+        let file = Arc::clone(self.table.get(&fd)?.readable_file()?);
+        let reader: DynInputStream = Box::new(FileReader { file, offset });
+        Ok(self.table.push(reader)?)
+    }
+
+    fn write_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+        self.writer(&fd, Position::At(offset))
+    }
+
+    fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+        self.writer(&fd, Position::End)
+    }
+
+    fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        let file = self.table.get(&fd)?.writable_file()?;
+        let now = u64::try_from(rustix::fs::fstat(file).map_err(errors::code)?.st_size).unwrap_or(0);
+        // Growing counts as writing: a hole costs nothing until somebody copies the file.
+        let growth = usize::try_from(size.saturating_sub(now)).unwrap_or(usize::MAX);
+        charge(&self.files.write_budget, growth).map_err(errors::code)?;
+        Ok(rustix::fs::ftruncate(file, size).map_err(errors::code)?)
+    }
+
+    fn set_times(&mut self, fd: Resource<Descriptor>, accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<()> {
+        let times = timestamps(accessed, modified)?;
+        let file = self.table.get(&fd)?.writable_file()?;
+        Ok(rustix::fs::futimens(file, &times).map_err(errors::code)?)
+    }
+
+    fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        Ok(rustix::fs::fsync(self.table.get(&fd)?.fd()).map_err(errors::code)?)
+    }
+
+    fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        Ok(rustix::fs::fdatasync(self.table.get(&fd)?.fd()).map_err(errors::code)?)
+    }
+
+    fn advise(&mut self, fd: Resource<Descriptor>, offset: u64, length: u64, advice: WasiAdvice) -> FsResult<()> {
+        let advice = match advice {
+            WasiAdvice::Normal => Advice::Normal,
+            WasiAdvice::Sequential => Advice::Sequential,
+            WasiAdvice::Random => Advice::Random,
+            WasiAdvice::WillNeed => Advice::WillNeed,
+            WasiAdvice::DontNeed => Advice::DontNeed,
+            WasiAdvice::NoReuse => Advice::NoReuse,
+        };
+        let file = self.table.get(&fd)?.readable_file()?;
+        Ok(rustix::fs::fadvise(file, offset, std::num::NonZero::new(length), advice).map_err(errors::code)?)
+    }
+
+    fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
+        let descriptor = self.table.get(&fd)?;
+        let flag = |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
+        let write = if descriptor.directory { DescriptorFlags::MUTATE_DIRECTORY } else { DescriptorFlags::WRITE };
+        Ok(flag(descriptor.readable, DescriptorFlags::READ) | flag(descriptor.writable, write))
+    }
+
+    fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
+        Ok(if self.table.get(&fd)?.directory { DescriptorType::Directory } else { DescriptorType::RegularFile })
+    }
+
+    fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+        Ok(stat_record(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
+    }
+
+    fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
+        Ok(identity(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
+    }
+
+    fn is_same_object(&mut self, fd: Resource<Descriptor>, other: Resource<Descriptor>) -> wasmtime::Result<bool> {
+        let a = rustix::fs::fstat(self.table.get(&fd)?.fd())?;
+        let b = rustix::fs::fstat(self.table.get(&other)?.fd())?;
+        Ok((a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
+
+    fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
+        self.table.delete(fd)?;
+        Ok(())
+    }
+}
+
+impl types::HostDirectoryEntryStream for FilesView<'_> {
+    fn read_directory_entry(&mut self, stream: Resource<EntryStream>) -> FsResult<Option<DirectoryEntry>> {
+        let entry = self.table.get_mut(&stream)?.0.next().transpose();
+        let entry = self.at(entry)?;
+        Ok(entry.map(|entry| DirectoryEntry { type_: descriptor_type(entry.kind), name: entry.name }))
+    }
+
+    fn drop(&mut self, stream: Resource<EntryStream>) -> wasmtime::Result<()> {
+        self.table.delete(stream)?;
+        Ok(())
+    }
+}
+
+impl FilesView<'_> {
+    fn writer(&mut self, fd: &Resource<Descriptor>, position: Position) -> FsResult<Resource<DynOutputStream>> {
+        let file = Arc::clone(self.table.get(fd)?.writable_file()?);
+        let writer: DynOutputStream = Box::new(FileWriter { file, position, budget: Arc::clone(&self.files.write_budget) });
+        Ok(self.table.push(writer)?)
+    }
+}
+
+fn descriptor_type(kind: FileType) -> DescriptorType {
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::Fifo => DescriptorType::Fifo,
+        FileType::Socket => DescriptorType::Socket,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::Unknown => DescriptorType::Unknown,
+    }
+}
+
+fn stat_record(stat: &Stat) -> DescriptorStat {
+    // Times before 1970 have no form here.
+    let time = |seconds: i64, nanoseconds: u64| {
+        Some(Datetime { seconds: u64::try_from(seconds).ok()?, nanoseconds: u32::try_from(nanoseconds).ok()? })
+    };
+    DescriptorStat {
+        type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
+        link_count: u64::try_from(stat.st_nlink).unwrap_or(u64::MAX),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        data_access_timestamp: time(stat.st_atime, stat.st_atime_nsec),
+        data_modification_timestamp: time(stat.st_mtime, stat.st_mtime_nsec),
+        status_change_timestamp: time(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
+
+/// A hash of which object this is. Guests use it as an inode number: stable while the host runs, telling nothing about the disk.
+fn identity(stat: &Stat) -> MetadataHashValue {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, stat.st_dev, stat.st_ino).hash(&mut hasher);
+        hasher.finish()
+    };
+    MetadataHashValue { lower: half(0), upper: half(1) }
+}
+
+fn timestamps(accessed: NewTimestamp, modified: NewTimestamp) -> FsResult<Timestamps> {
+    let time = |new: NewTimestamp| -> FsResult<Timespec> {
+        Ok(match new {
+            NewTimestamp::NoChange => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            NewTimestamp::Now => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+            NewTimestamp::Timestamp(at) if at.nanoseconds >= 1_000_000_000 => return Err(ErrorCode::Invalid.into()),
+            NewTimestamp::Timestamp(at) => {
+                Timespec { tv_sec: i64::try_from(at.seconds).map_err(|_| ErrorCode::Overflow)?, tv_nsec: i64::from(at.nanoseconds) }
+            }
+        })
+    };
+    Ok(Timestamps { last_access: time(accessed)?, last_modification: time(modified)? })
+}

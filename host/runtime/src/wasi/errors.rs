@@ -1,0 +1,70 @@
+//! The kernel's errors in the words of WASI.
+
+use rustix::io::Errno;
+use wasmtime::component::ResourceTableError;
+
+use crate::bindings::wasi::filesystem::types::ErrorCode;
+
+/// What a file system function fails with.
+#[derive(Debug)]
+pub(crate) enum FsError {
+    /// The guest gets a code.
+    Code(ErrorCode),
+    /// The guest broke the rules of its interface, or a bound: it is stopped.
+    Trap(wasmtime::Error),
+}
+
+impl From<ErrorCode> for FsError {
+    fn from(code: ErrorCode) -> Self {
+        Self::Code(code)
+    }
+}
+
+impl From<ResourceTableError> for FsError {
+    fn from(error: ResourceTableError) -> Self {
+        // A full table is the bound on open descriptors; anything else is a handle that the guest made up.
+        match error {
+            ResourceTableError::Full => Self::Code(ErrorCode::InsufficientMemory),
+            other => Self::Trap(other.into()),
+        }
+    }
+}
+
+/// The code that a guest gets for an error of the kernel. What has no code of its own is `io`.
+pub(super) fn code(errno: Errno) -> ErrorCode {
+    match errno {
+        Errno::ACCESS => ErrorCode::Access,
+        Errno::AGAIN => ErrorCode::WouldBlock,
+        Errno::ALREADY => ErrorCode::Already,
+        Errno::BADF => ErrorCode::BadDescriptor,
+        Errno::BUSY => ErrorCode::Busy,
+        Errno::DEADLK => ErrorCode::Deadlock,
+        Errno::DQUOT => ErrorCode::Quota,
+        Errno::EXIST => ErrorCode::Exist,
+        Errno::FBIG => ErrorCode::FileTooLarge,
+        Errno::ILSEQ => ErrorCode::IllegalByteSequence,
+        Errno::INTR => ErrorCode::Interrupted,
+        Errno::INVAL => ErrorCode::Invalid,
+        Errno::ISDIR => ErrorCode::IsDirectory,
+        Errno::LOOP => ErrorCode::Loop,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => ErrorCode::InsufficientMemory,
+        Errno::MLINK => ErrorCode::TooManyLinks,
+        Errno::NAMETOOLONG => ErrorCode::NameTooLong,
+        Errno::NODEV => ErrorCode::NoDevice,
+        Errno::NOENT => ErrorCode::NoEntry,
+        Errno::NOLCK => ErrorCode::NoLock,
+        Errno::NOSPC => ErrorCode::InsufficientSpace,
+        Errno::NOTDIR => ErrorCode::NotDirectory,
+        Errno::NOTEMPTY => ErrorCode::NotEmpty,
+        Errno::NOTSUP | Errno::NOSYS => ErrorCode::Unsupported,
+        Errno::NXIO => ErrorCode::NoSuchDevice,
+        Errno::OVERFLOW => ErrorCode::Overflow,
+        Errno::PERM => ErrorCode::NotPermitted,
+        Errno::PIPE => ErrorCode::Pipe,
+        Errno::ROFS => ErrorCode::ReadOnly,
+        Errno::SPIPE => ErrorCode::InvalidSeek,
+        Errno::TXTBSY => ErrorCode::TextFileBusy,
+        Errno::XDEV => ErrorCode::CrossDevice,
+        _ => ErrorCode::Io,
+    }
+}

@@ -1,0 +1,152 @@
+//! `wasi:filesystem` over the path layer.
+//!
+//! This is the whole interface, not an addition to somebody else's: every function that takes a path goes through
+//! `berth_system::files`, and a function that a later version of the interface adds doesn't compile until it is placed here. Blocking
+//! calls are made in place, since a call with file grants runs on a thread that may block.
+
+mod descriptor;
+mod errors;
+mod streams;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use berth_contract::Denial;
+use berth_system::files::{FileError, FileView, Listing};
+use wasmtime::component::{HasData, Resource, ResourceTable};
+
+use crate::bindings::wasi::filesystem::{preopens, types};
+pub(crate) use errors::FsError;
+
+/// What a guest's file descriptor stands for.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    handle: Arc<OwnedFd>,
+    directory: bool,
+    readable: bool,
+    /// For a directory, this only tells the guest what its grant is: the rules decide on every change, by the path.
+    writable: bool,
+}
+
+impl Descriptor {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    fn directory(&self) -> Result<BorrowedFd<'_>, FsError> {
+        if self.directory { Ok(self.fd()) } else { Err(types::ErrorCode::NotDirectory.into()) }
+    }
+
+    fn readable_file(&self) -> Result<&Arc<OwnedFd>, FsError> {
+        match self {
+            Self { directory: true, .. } => Err(types::ErrorCode::IsDirectory.into()),
+            Self { readable: false, .. } => Err(types::ErrorCode::BadDescriptor.into()),
+            Self { handle, .. } => Ok(handle),
+        }
+    }
+
+    fn writable_file(&self) -> Result<&Arc<OwnedFd>, FsError> {
+        match self {
+            Self { directory: true, .. } => Err(types::ErrorCode::IsDirectory.into()),
+            Self { writable: false, .. } => Err(types::ErrorCode::BadDescriptor.into()),
+            Self { handle, .. } => Ok(handle),
+        }
+    }
+}
+
+/// A directory's entries, as a guest reads them.
+#[derive(Debug)]
+pub(crate) struct EntryStream(Listing);
+
+/// The files of one call.
+#[derive(Debug)]
+pub(crate) struct Files {
+    view: Option<FileView>,
+    /// Bytes that may still be written.
+    write_budget: Arc<AtomicU64>,
+    denials: Denials,
+}
+
+/// The refusals of a call: the first, which explains a failure best, and how many there were.
+#[derive(Debug, Default)]
+pub(crate) struct Denials {
+    first: Option<Box<Denial>>,
+    count: u64,
+}
+
+impl Denials {
+    pub(crate) fn remember(&mut self, denial: Box<Denial>) {
+        self.count += 1;
+        self.first.get_or_insert(denial);
+    }
+
+    pub(crate) fn take_first(&mut self) -> Option<Box<Denial>> {
+        self.first.take()
+    }
+}
+
+impl Files {
+    /// `view`: none where no directory is granted. `write_budget`: how many bytes the call may write in all.
+    pub(crate) fn new(view: Option<FileView>, write_budget: u64) -> Self {
+        Self { view, write_budget: Arc::new(AtomicU64::new(write_budget)), denials: Denials::default() }
+    }
+
+    pub(crate) fn view(&self) -> Option<&FileView> {
+        self.view.as_ref()
+    }
+
+    pub(crate) fn denials(&mut self) -> &mut Denials {
+        &mut self.denials
+    }
+
+    /// Turns what the path layer says into what the guest is told, and remembers a denial.
+    fn told(&mut self, error: FileError) -> FsError {
+        match error {
+            FileError::Denied(denial) => {
+                self.denials.remember(denial);
+                types::ErrorCode::NotPermitted.into()
+            }
+            FileError::Errno(errno) => errors::code(errno).into(),
+        }
+    }
+}
+
+/// Takes `amount` from a budget; false, and nothing taken, where less is left.
+fn spend(budget: &AtomicU64, amount: u64) -> bool {
+    budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
+}
+
+/// The host side of `wasi:filesystem` for one call.
+pub(crate) struct FilesView<'a> {
+    pub(crate) files: &'a mut Files,
+    pub(crate) table: &'a mut ResourceTable,
+}
+
+/// Names [`FilesView`] to the linker.
+pub(crate) struct HasFiles;
+
+impl HasData for HasFiles {
+    type Data<'a> = FilesView<'a>;
+}
+
+impl FilesView<'_> {
+    fn view(&self) -> Result<FileView, FsError> {
+        self.files.view.clone().ok_or_else(|| types::ErrorCode::BadDescriptor.into())
+    }
+}
+
+impl preopens::Host for FilesView<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        let Some(view) = &self.files.view else { return Ok(Vec::new()) };
+        let mut directories = Vec::new();
+        for root in view.grants().roots() {
+            // A guest names directories in UTF-8; one that has no such name can't be offered, and loading says so.
+            let Some(name) = root.path.to_str() else { continue };
+            let writable = !view.is_read_only(root);
+            let descriptor = Descriptor { handle: Arc::new(root.reopen()?), directory: true, readable: true, writable };
+            directories.push((self.table.push(descriptor)?, name.to_owned()));
+        }
+        Ok(directories)
+    }
+}

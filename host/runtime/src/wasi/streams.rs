@@ -1,0 +1,125 @@
+//! Streams over open files. Always ready: they block in place.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
+
+use super::spend;
+
+/// How much one read or write moves at most: what a guest makes the host allocate at once.
+pub(super) const MAX_CHUNK: usize = 256 * 1024;
+
+/// Reads on from an offset.
+pub(super) struct FileReader {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) offset: u64,
+}
+
+/// Where a [`FileWriter`] writes.
+#[derive(Clone, Copy)]
+pub(super) enum Position {
+    At(u64),
+    End,
+}
+
+/// Writes on from an offset, or at the end.
+pub(super) struct FileWriter {
+    pub(super) file: Arc<OwnedFd>,
+    pub(super) position: Position,
+    pub(super) budget: Arc<AtomicU64>,
+}
+
+impl InputStream for FileReader {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        if size == 0 {
+            return Ok(Bytes::new());
+        }
+        let bytes = read_at(&self.file, size as u64, self.offset).map_err(failed)?;
+        if bytes.is_empty() {
+            return Err(StreamError::Closed);
+        }
+        self.offset += bytes.len() as u64;
+        Ok(bytes.into())
+    }
+}
+
+impl OutputStream for FileWriter {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        let written = match self.position {
+            Position::At(offset) => write_all_at(&self.file, &bytes, offset, &self.budget),
+            Position::End => append_all(&self.file, &bytes, &self.budget),
+        };
+        written.map_err(failed)?;
+        if let Position::At(offset) = &mut self.position {
+            *offset += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(MAX_CHUNK)
+    }
+}
+
+#[async_trait::async_trait]
+impl Pollable for FileReader {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait::async_trait]
+impl Pollable for FileWriter {
+    async fn ready(&mut self) {}
+}
+
+/// Reads at most `size` bytes, and at most [`MAX_CHUNK`]. Nothing means the end.
+pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>, Errno> {
+    let size = usize::try_from(size).unwrap_or(MAX_CHUNK).min(MAX_CHUNK);
+    let mut buffer = Vec::with_capacity(size);
+    loop {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut buffer), offset) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => return Ok(buffer),
+        }
+    }
+}
+
+/// Writes everything, or fails without saying how much was written.
+pub(super) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64, budget: &AtomicU64) -> Result<(), Errno> {
+    charge(budget, bytes.len())?;
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn append_all(file: &OwnedFd, bytes: &[u8], budget: &AtomicU64) -> Result<(), Errno> {
+    // One stream at a time appends for a guest, so that asking for the end first is as good as O_APPEND, which the handle, shared with
+    // other streams of the file, can't have.
+    let end = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    write_all_at(file, bytes, end, budget)
+}
+
+/// Takes what is written from the call's budget before it is written.
+pub(super) fn charge(budget: &AtomicU64, bytes: usize) -> Result<(), Errno> {
+    if spend(budget, bytes as u64) { Ok(()) } else { Err(Errno::DQUOT) }
+}
+
+fn failed(errno: Errno) -> StreamError {
+    StreamError::LastOperationFailed(std::io::Error::from(errno).into())
+}

@@ -1,0 +1,122 @@
+//! The one place that starts processes.
+//!
+//! Today they are Berth's own helpers: the program itself, started again with one task, which confines itself before it looks at its
+//! input.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// What a helper may take.
+#[derive(Clone, Copy, Debug)]
+pub struct HelperBounds {
+    /// From its start to its end.
+    pub time: Duration,
+    /// Bytes of its answer.
+    pub output: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HelperError {
+    /// It could not be started, or talking to it failed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// It said what was wrong.
+    #[error("{0}")]
+    Failed(String),
+    /// It took too long, and was ended.
+    #[error("it took longer than {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// Its answer is too large.
+    #[error("its answer has more than {0} bytes")]
+    Output(usize),
+}
+
+/// Bytes kept of what a helper says is wrong.
+const MAX_COMPLAINT: u64 = 16 * 1024;
+
+/// Runs `program` with `argument`, `input` on its standard input and nothing in its environment, and returns its standard output. Blocks.
+///
+/// # Errors
+///
+/// [`HelperError`]; the process is gone in every case.
+pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: HelperBounds) -> Result<Vec<u8>, HelperError> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map(Reaped)?;
+    let (Some(stdin), Some(mut stdout), Some(stderr)) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take()) else {
+        return Err(HelperError::Failed("it has no pipes".into()));
+    };
+    let deadline = Instant::now() + bounds.time;
+    std::thread::scope(|scope| {
+        // A helper that does not read its input dies of its deadline, and with it the thread that writes.
+        scope.spawn(move || {
+            let mut stdin = stdin;
+            // Where it ends early, its complaint says why.
+            let _ = stdin.write_all(input);
+        });
+        let complaint = scope.spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.take(MAX_COMPLAINT).read_to_end(&mut text);
+            String::from_utf8_lossy(&text).trim().to_owned()
+        });
+        let output = read_until(&mut stdout, bounds, deadline);
+        if output.is_err() {
+            child.end();
+        }
+        drop(stdout);
+        let output = output?;
+        let status = child.0.wait()?;
+        let complaint = complaint.join().unwrap_or_default();
+        if status.success() {
+            return Ok(output);
+        }
+        Err(HelperError::Failed(if complaint.is_empty() { format!("it ended with {status}") } else { complaint }))
+    })
+}
+
+fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, deadline: Instant) -> Result<Vec<u8>, HelperError> {
+    let mut output = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(HelperError::Timeout(bounds.time));
+        }
+        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        if poll(&mut [PollFd::new(&*stdout, PollFlags::IN)], Some(&timeout)).map_err(std::io::Error::from)? == 0 {
+            continue;
+        }
+        match stdout.read(&mut buffer)? {
+            0 => return Ok(output),
+            read if output.len() + read > bounds.output => return Err(HelperError::Output(bounds.output)),
+            read => output.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+/// A child that does not outlive its owner.
+struct Reaped(Child);
+
+impl Reaped {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
