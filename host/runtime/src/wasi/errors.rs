@@ -7,7 +7,7 @@ use crate::bindings::wasi::filesystem::types::ErrorCode;
 
 /// What a file system function fails with.
 #[derive(Debug)]
-pub(crate) enum FsError {
+pub enum FsError {
     /// The guest gets a code.
     Code(ErrorCode),
     /// The guest broke the rules of its interface, or a bound: it is stopped.

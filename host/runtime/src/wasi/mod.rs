@@ -3,6 +3,7 @@
 //! This is the whole interface, not an addition to somebody else's: every function that takes a path goes through
 //! `berth_system::files`, and a function that a later version of the interface adds doesn't compile until it is placed here. Blocking
 //! calls are made in place, since a call with file grants runs on a thread that may block.
+#![allow(unreachable_pub, reason = "the generated bindings pass these types on, which takes `pub`")]
 
 mod descriptor;
 mod errors;
@@ -17,11 +18,11 @@ use berth_system::files::{FileError, FileView, Listing};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
 use crate::bindings::wasi::filesystem::{preopens, types};
-pub(crate) use errors::FsError;
+pub use errors::FsError;
 
 /// What a guest's file descriptor stands for.
 #[derive(Debug)]
-pub(crate) struct Descriptor {
+pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
@@ -57,7 +58,7 @@ impl Descriptor {
 
 /// A directory's entries, as a guest reads them.
 #[derive(Debug)]
-pub(crate) struct EntryStream(Listing);
+pub struct EntryStream(Listing);
 
 /// The files of one call.
 #[derive(Debug)]
