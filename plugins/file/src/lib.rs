@@ -1,9 +1,14 @@
 //! The built-in file tools.
 
+mod edit;
+mod find_path;
+mod grep;
 mod list_directory;
 mod notices;
 mod paths;
 mod read;
+mod replace;
+mod write;
 
 berth_sdk::plugin! {
     name: "file",
@@ -14,6 +19,10 @@ berth_sdk::plugin! {
     ],
     tools: [
         read::Read,
+        write::Write,
+        edit::Edit,
+        grep::Grep,
+        find_path::FindPath,
         list_directory::ListDirectory,
     ],
 }

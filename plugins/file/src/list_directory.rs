@@ -55,7 +55,7 @@ fn listing(root: &str, entries: &[Entry]) -> String {
     if entries.is_empty() {
         return format!("{root} is empty.\n");
     }
-    let name = |entry: &Entry| entry.path[paths::prefix(root, &entry.path)..].to_owned();
+    let name = |entry: &Entry| paths::below(root, &entry.path).unwrap_or(&entry.path).to_owned();
     let mut lines: Vec<(u8, String)> = entries
         .iter()
         .map(|entry| match entry.kind {
@@ -67,4 +67,54 @@ fn listing(root: &str, entries: &[Entry]) -> String {
         .collect();
     lines.sort_by_key(|line| line.0);
     lines.into_iter().map(|line| line.1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_typed_and_sorted_directories_first() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), "x".repeat(1536)).unwrap();
+        fs::write(dir.path().join(".hidden"), "").unwrap();
+        fs::create_dir_all(dir.path().join("sub/below")).unwrap();
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        assert_eq!(text, "[dir] sub/\n[file] .hidden  0 B\n[file] a  1.5 KiB\n[symlink] link\n");
+    }
+
+    #[test]
+    fn a_long_listing_is_cut_with_a_notice() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..=MAX_ENTRIES {
+            fs::write(dir.path().join(format!("{number:05}")), "").unwrap();
+        }
+        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        assert_eq!(text.lines().count(), 1_001);
+        assert!(text.ends_with("Use find_path with a pattern to see others.]\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_directory_is_not_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let code = |path| testing::call::<ListDirectory>(json!({ "path": path })).unwrap_err().code;
+        fs::write(dir.path().join("a"), "").unwrap();
+        assert_eq!(code(dir.path().join("a")).as_deref(), Some("not-a-directory"));
+        assert_eq!(code(dir.path().join("b")).as_deref(), Some("not-found"));
+        let text = testing::call::<ListDirectory>(json!({ "path": tempfile::tempdir().unwrap().path() }));
+        assert!(text.is_err(), "a directory that is gone is not found");
+    }
+
+    #[test]
+    fn an_empty_directory_is_said_to_be_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        assert!(text.ends_with(" is empty.\n"), "{text}");
+    }
 }

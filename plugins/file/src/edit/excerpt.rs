@@ -1,0 +1,165 @@
+//! The changed lines, as a small diff with line numbers.
+
+use std::fmt::Write as _;
+
+use super::substitute::Substitution;
+
+/// Lines shown around a change.
+const CONTEXT: usize = 2;
+
+/// Changes that are shown.
+const MAX_CHANGES: usize = 5;
+
+/// Lines of one side of a change that are shown.
+const MAX_LINES: usize = 20;
+
+/// Where a shown line is cut, in characters.
+const MAX_LINE: usize = 200;
+
+/// The number of the line, from 1, in which the byte `at` of `text` stands.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    memchr::memchr_iter(b'\n', &text.as_bytes()[..at]).count() + 1
+}
+
+/// A line that is not too long to be shown.
+pub(super) fn cut(line: &str) -> String {
+    match line.char_indices().nth(MAX_LINE) {
+        Some((at, _)) => format!("{} [...]", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// Appends what `found` made of `old`: `-` and `+` with the numbers of the lines before and after.
+pub(super) fn append(answer: &mut String, old: &str, new: &str, found: &Substitution) {
+    let (before, after): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let hunks = hunks(old, new, found, &before, &after);
+    for (index, hunk) in hunks.iter().take(MAX_CHANGES).enumerate() {
+        if index > 0 {
+            answer.push_str("  ...\n");
+        }
+        for number in hunk.before.0.saturating_sub(CONTEXT)..hunk.before.0 {
+            show(answer, ' ', number, before[number]);
+        }
+        side(answer, '-', hunk.before, &before);
+        side(answer, '+', hunk.after, &after);
+        for number in hunk.after.1..(hunk.after.1 + CONTEXT).min(after.len()) {
+            show(answer, ' ', number, after[number]);
+        }
+    }
+    if hunks.len() > MAX_CHANGES {
+        let _ = writeln!(answer, "[{} more changes are not shown.]", hunks.len() - MAX_CHANGES);
+    }
+}
+
+/// The lines of one change, from and to (not included), from 0: as they were, and as they are.
+struct Hunk {
+    before: (usize, usize),
+    after: (usize, usize),
+}
+
+/// The changes, without equal lines at their edges; those in the same line are one.
+fn hunks(old: &str, new: &str, found: &Substitution, before: &[&str], after: &[&str]) -> Vec<Hunk> {
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let (mut old_at, mut new_at) = (Position::default(), Position::default());
+    let mut shift = 0_isize;
+    for place in &found.places {
+        let (replacement, place) = (found.replacement(place), &place.range);
+        let start = place.start.saturating_add_signed(shift).min(new.len());
+        let end = (start + replacement.len()).min(new.len());
+        let mut hunk = Hunk {
+            before: (old_at.line(old, place.start), old_at.line(old, place.end) + 1),
+            after: (new_at.line(new, start), new_at.line(new, end) + 1),
+        };
+        shift += replacement.len() as isize - place.len() as isize;
+        hunk.before.1 = hunk.before.1.min(before.len());
+        hunk.after.1 = hunk.after.1.min(after.len());
+        match hunks.last_mut() {
+            Some(last) if hunk.before.0 < last.before.1 => {
+                last.before.1 = hunk.before.1;
+                last.after.1 = hunk.after.1;
+            }
+            _ => hunks.push(hunk),
+        }
+    }
+    for hunk in &mut hunks {
+        let (b, a) = (&mut hunk.before, &mut hunk.after);
+        while b.0 < b.1 && a.0 < a.1 && before[b.0] == after[a.0] {
+            b.0 += 1;
+            a.0 += 1;
+        }
+        while b.0 < b.1 && a.0 < a.1 && before[b.1 - 1] == after[a.1 - 1] {
+            b.1 -= 1;
+            a.1 -= 1;
+        }
+    }
+    hunks
+}
+
+/// Counts lines forward, so that many changes cost one pass.
+#[derive(Default)]
+struct Position {
+    at: usize,
+    line: usize,
+}
+
+impl Position {
+    /// The line, from 0, in which the byte `at` stands; never before an earlier one.
+    fn line(&mut self, text: &str, at: usize) -> usize {
+        if at > self.at {
+            self.line += memchr::memchr_iter(b'\n', &text.as_bytes()[self.at..at]).count();
+            self.at = at;
+        }
+        self.line
+    }
+}
+
+fn side(answer: &mut String, mark: char, (start, end): (usize, usize), lines: &[&str]) {
+    for number in start..end.min(start + MAX_LINES) {
+        show(answer, mark, number, lines[number]);
+    }
+    if end > start + MAX_LINES {
+        let _ = writeln!(answer, "{mark}  ... {} more lines", end - start - MAX_LINES);
+    }
+}
+
+fn show(answer: &mut String, mark: char, number: usize, line: &str) {
+    let _ = writeln!(answer, "{mark} {:4}\t{}", number + 1, cut(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excerpt(text: &str, old: &str, new: &str) -> String {
+        let found = Substitution::find(text, old, new);
+        let mut answer = String::new();
+        append(&mut answer, text, &found.apply(text), &found);
+        answer
+    }
+
+    #[test]
+    fn only_lines_that_changed_are_marked() {
+        assert_eq!(
+            excerpt("a\nb\nc\nd\ne\n", "b\nc\nd", "b\nC\nC2\nd"),
+            "     1\ta\n     2\tb\n-    3\tc\n+    3\tC\n+    4\tC2\n     5\td\n     6\te\n"
+        );
+        assert_eq!(excerpt("a\nb\nc\n", "b\n", ""), "     1\ta\n-    2\tb\n     2\tc\n");
+        assert_eq!(excerpt("a\n", "a\n", ""), "-    1\ta\n");
+    }
+
+    #[test]
+    fn changes_in_one_line_are_one() {
+        assert_eq!(excerpt("a a a\n", "a", "b"), "-    1\ta a a\n+    1\tb b b\n");
+        let apart = excerpt("x\n1\n2\n3\n4\n5\nx\n", "x", "y");
+        assert_eq!(apart, "-    1\tx\n+    1\ty\n     2\t1\n     3\t2\n  ...\n     5\t4\n     6\t5\n-    7\tx\n+    7\ty\n");
+    }
+
+    #[test]
+    fn what_is_long_is_cut() {
+        let many = "x\n-\n".repeat(50);
+        assert!(excerpt(&many, "x", "y").ends_with("[45 more changes are not shown.]\n"));
+        let long = excerpt("a\n", "a", &"b\n".repeat(100));
+        assert!(long.contains("+  ... 81 more lines"), "{long}");
+        assert!(excerpt(&"w".repeat(1000), "w", "v").len() < 1000);
+    }
+}

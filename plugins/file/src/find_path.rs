@@ -1,0 +1,171 @@
+use berth_sdk::search::{self, Ending, Scope};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices;
+use crate::paths::{self, Shortened};
+
+/// How many paths are shown where nobody says.
+const DEFAULT_LIMIT: u32 = 200;
+
+/// Files whose paths fit a glob.
+pub(crate) struct FindPath;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// A glob. Without a slash it fits names at any depth: `*.rs`, `test_*.{py,pyi}`. With one it fits paths from the directory on:
+    /// `src/**/*.rs`. An absolute one says where to look by itself.
+    pattern: String,
+    /// The directory to look in. Default: the working directory.
+    path: Option<String>,
+    /// How many paths to show. Default: 200.
+    #[serde(alias = "max_results")]
+    #[schemars(range(min = 1, max = 10_000))]
+    limit: Option<u32>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Found {
+    /// Paths that are shown.
+    paths: usize,
+    /// Whether there may be more.
+    cut: bool,
+}
+
+impl Tool for FindPath {
+    const NAME: &'static str = "find_path";
+    const TITLE: Option<&'static str> = Some("Find files");
+    const DESCRIPTION: &'static str = "Finds files by a glob over their paths, in a directory and all below it. What .gitignore and .ignore leave out and hidden \
+        files are not found. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is no failure. Use grep to search in \
+        files, and list_directory to see all of one directory. Fails where the pattern is no glob or the directory is missing.";
+    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &'static [&'static str] = &["glob", "glob_search"];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        let Arguments { pattern, path, limit } = arguments;
+        let (root, glob) = place(&pattern, path)?;
+        let scope = Scope { root: root.clone(), globs: vec![glob], ignore_rules: true, files_only: true, max_depth: None };
+        let found = search::find(&scope, limit.unwrap_or(DEFAULT_LIMIT).max(1))?;
+        let paths = Shortened::new();
+        let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n"]).collect();
+        let count = found.items.len();
+        if count == 0 && found.ending == Ending::Complete {
+            text = format!("No file in {root} fits {pattern}.\n");
+        }
+        if found.ending == Ending::Limit {
+            notices::add(&mut text, &format!("Stopped at {count} paths; there are more. Narrow the pattern or the path, or raise limit."));
+        }
+        notices::add_ending(&mut text, found.ending);
+        notices::add_skipped(&mut text, found.skipped);
+        Output::text(text).with_structured(&Found { paths: count, cut: found.ending != Ending::Complete })
+    }
+}
+
+/// Where to look, and the glob from there. An absolute pattern is parted before its first special part.
+fn place(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
+    let plain = pattern.strip_prefix("./").unwrap_or(pattern);
+    if plain.trim_matches('/').is_empty() {
+        return Err(Failure::invalid("pattern is empty").with_suggestion("`*` fits every file."));
+    }
+    if plain.starts_with('!') {
+        let failure = Failure::invalid("a pattern says which files to find, not which to leave out");
+        return Err(failure.with_suggestion("Write `\\!` for a name that begins with an exclamation mark."));
+    }
+    if !plain.starts_with('/') {
+        return Ok((paths::or_working_directory(path)?, plain.to_owned()));
+    }
+    if let Some(path) = path {
+        let inside = plain.strip_prefix(path.trim_end_matches('/')).filter(|rest| rest.starts_with('/'));
+        return match inside {
+            // The leading slash ties the glob to the directory itself.
+            Some(rest) => Ok((path, rest.to_owned())),
+            None => Err(Failure::invalid(format!("pattern is absolute and not below path, {path}")).with_suggestion("Leave out path.")),
+        };
+    }
+    let special = plain.find(['*', '?', '[', '{', '\\']).unwrap_or(plain.len());
+    let split = plain[..special].rfind('/').unwrap_or(0);
+    let root = if split == 0 { "/" } else { &plain[..split] };
+    Ok((root.to_owned(), plain[split..].to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use berth_sdk::testing;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["b.rs", "a.txt", "src/deep/c.rs", "src/d.rs", ".hidden.rs"] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        fs::write(dir.path().join(".ignore"), "d.*\n").unwrap();
+        dir
+    }
+
+    fn find(dir: &tempfile::TempDir, arguments: Value) -> String {
+        let text = testing::call::<FindPath>(arguments).unwrap().joined_text();
+        text.replace(&format!("{}/", dir.path().display()), "")
+    }
+
+    #[test]
+    fn a_name_fits_at_any_depth_and_a_path_from_the_directory() {
+        let dir = tree();
+        let with = |pattern: &str| find(&dir, json!({ "pattern": pattern, "path": dir.path() }));
+        assert!(with("c.*").contains("src/deep/c.rs\n"));
+        assert_eq!(with("./src/*/*.rs"), "src/deep/c.rs\n");
+        assert!(with("*.py").starts_with("No file in "));
+    }
+
+    #[test]
+    fn an_absolute_pattern_says_where() {
+        let dir = tree();
+        let base = dir.path().display();
+        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/src/**/c.rs") })), "src/deep/c.rs\n");
+        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/b.rs") })), "b.rs\n");
+        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/*.txt"), "path": dir.path() })), "a.txt\n");
+        let outside = testing::call::<FindPath>(json!({ "pattern": "/etc/*", "path": dir.path() })).unwrap_err();
+        assert!(outside.message.contains("not below path"), "{outside}");
+    }
+
+    #[test]
+    fn a_cut_is_announced_by_either_name_of_the_limit() {
+        let dir = tree();
+        for name in ["limit", "max_results"] {
+            let text = find(&dir, json!({ "pattern": "*", "path": dir.path(), name: 1 }));
+            assert!(text.contains("[Stopped at 1 paths; there are more."), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_means_nothing_is_refused() {
+        for pattern in ["", "/", "./", "!*.rs", "a{b"] {
+            let failure = testing::call::<FindPath>(json!({ "pattern": pattern, "path": "/" })).unwrap_err();
+            assert_eq!(failure.category, berth_sdk::Category::InvalidParameters, "{pattern}: {failure}");
+        }
+    }
+
+    #[test]
+    fn the_literal_beginning_of_a_pattern_is_the_root() {
+        for (pattern, root, glob) in [
+            ("/a/b/*.rs", "/a/b", "/*.rs"),
+            ("/a/b", "/a", "/b"),
+            ("/*", "/", "/*"),
+            ("/a/{b,c}/d", "/a", "/{b,c}/d"),
+            ("x/y", "/w", "x/y"),
+        ] {
+            let path = (!pattern.starts_with('/')).then(|| "/w".to_owned());
+            assert_eq!(place(pattern, path).unwrap(), (root.to_owned(), glob.to_owned()));
+        }
+    }
+}

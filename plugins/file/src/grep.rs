@@ -1,0 +1,251 @@
+use berth_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices::{self, plural};
+use crate::paths::{self, Shortened};
+
+/// How many matching lines, or files, are shown where nobody says.
+const DEFAULT_LIMIT: u32 = 100;
+
+/// The lines of many files that fit a regular expression.
+pub(crate) struct Grep;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// A regular expression in the syntax of Rust's regex crate: no look-around, no back-references. `\(` matches a parenthesis.
+    pattern: String,
+    /// A directory, which is searched with all below it, or a file. Default: the working directory.
+    path: Option<String>,
+    /// Whether `a` and `A` differ. Default: true.
+    case_sensitive: Option<bool>,
+    /// Only files that fit this glob: `*.rs`, `src/**/*.{ts,tsx}`; with `!` before it, only those that don't.
+    include: Option<String>,
+    /// Lines to show before each match.
+    #[schemars(range(max = 100))]
+    before: Option<u32>,
+    /// Lines to show after each match.
+    #[schemars(range(max = 100))]
+    after: Option<u32>,
+    /// Lines to show before and after each match, where before or after don't say otherwise.
+    #[schemars(range(max = 100))]
+    context: Option<u32>,
+    /// What to show. Default: content.
+    mode: Option<Mode>,
+    /// Let a match span lines, and `.` match a line end. Default: false.
+    multiline: Option<bool>,
+    /// How many matching lines to show; in the other modes, how many files. Default: 100.
+    #[schemars(range(min = 1, max = 10_000))]
+    limit: Option<u32>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// The matching lines.
+    Content,
+    /// Only the paths of the files with a match.
+    Files,
+    /// How many lines match in each file.
+    Count,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Found {
+    /// Matching lines that are shown or counted.
+    matches: u64,
+    /// Files that have them.
+    files: u64,
+    /// Whether there may be more.
+    cut: bool,
+}
+
+impl Tool for Grep {
+    const NAME: &'static str = "grep";
+    const TITLE: Option<&'static str> = Some("Search in files");
+    const DESCRIPTION: &'static str = "Searches files for a regular expression, line by line, as fast as ripgrep. What .gitignore and .ignore leave out, \
+        hidden files and binary ones are not searched. Shows each match as path:line: text and lines of context as path-line- text, with -- between places \
+        that are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is no failure. \
+        Use find_path to find files by their names. Fails where the pattern is no regular expression or the path is missing.";
+    const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
+    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &'static [&'static str] = &["content_search"];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        if arguments.pattern.is_empty() {
+            return Err(Failure::invalid("pattern is empty").with_suggestion("Use find_path to list files, or read to see one."));
+        }
+        let root = paths::or_working_directory(arguments.path)?;
+        let scope = Scope {
+            root: root.clone(),
+            globs: arguments.include.into_iter().collect(),
+            ignore_rules: true,
+            files_only: true,
+            max_depth: None,
+        };
+        let context = arguments.context.unwrap_or(0);
+        let pattern = Pattern {
+            regex: arguments.pattern,
+            case_sensitive: arguments.case_sensitive.unwrap_or(true),
+            multiline: arguments.multiline.unwrap_or(false),
+            before: arguments.before.unwrap_or(context),
+            after: arguments.after.unwrap_or(context),
+        };
+        let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).max(1);
+        let paths = Shortened::new();
+        let (mut text, found, ending, skipped, searched) = match arguments.mode.unwrap_or(Mode::Content) {
+            Mode::Content => {
+                let lines = search::grep(&scope, &pattern, limit)?;
+                let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
+                let found = Found { matches, files: lines.files_matched, cut: lines.ending != Ending::Complete };
+                (content(&lines, &paths, pattern.before + pattern.after > 0), found, lines.ending, lines.skipped, lines.files_searched)
+            }
+            mode => {
+                let counts = search::count(&scope, &pattern, limit)?;
+                let matches = counts.items.iter().map(|(_, count)| count).sum();
+                let found = Found { matches, files: counts.items.len() as u64, cut: counts.ending != Ending::Complete };
+                (files(&counts, &paths, mode == Mode::Count), found, counts.ending, counts.skipped, counts.files_searched)
+            }
+        };
+        if found.files == 0 && ending == Ending::Complete {
+            text = format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file"));
+        }
+        if ending == Ending::Limit {
+            notices::add(
+                &mut text,
+                &format!("Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.", shown(&found)),
+            );
+        }
+        notices::add_ending(&mut text, ending);
+        notices::add_skipped(&mut text, skipped);
+        Output::text(text).with_structured(&found)
+    }
+}
+
+/// What an answer holds that was cut.
+fn shown(found: &Found) -> String {
+    let lines = if found.matches == 1 { "1 matching line".to_owned() } else { format!("{} matching lines", found.matches) };
+    format!("{lines} in {}", plural(found.files, "file"))
+}
+
+/// `path:line: text` for matches, `path-line- text` for context, `--` where lines are left out between places with context.
+fn content(lines: &Lines, paths: &Shortened, with_context: bool) -> String {
+    let mut text = String::with_capacity(lines.items.iter().map(|line| line.path.len() + line.text.len() + 10).sum());
+    let mut last: Option<&Line> = None;
+    for line in &lines.items {
+        let apart = last.is_some_and(|last| last.path != line.path || last.number + 1 != line.number);
+        if with_context && apart {
+            text.push_str("--\n");
+        }
+        let mark = if line.is_match { ':' } else { '-' };
+        text.push_str(paths.show(&line.path));
+        text.push(mark);
+        text.push_str(&line.number.to_string());
+        text.push(mark);
+        text.push(' ');
+        text.push_str(&line.text);
+        text.push('\n');
+        last = Some(line);
+    }
+    text
+}
+
+/// The paths, with the number of matching lines where that was asked for.
+fn files(counts: &Counts, paths: &Shortened, with_count: bool) -> String {
+    let mut text = String::new();
+    for (path, count) in &counts.items {
+        text.push_str(paths.show(path));
+        if with_count {
+            text.push_str(": ");
+            text.push_str(&count.to_string());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use berth_sdk::testing;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir(dir.path().join("sub")).unwrap();
+            fs::write(dir.path().join("a.txt"), "one\ntwo\nthree\nfour\nfive\nTwo\n").unwrap();
+            fs::write(dir.path().join("sub/b.rs"), "two\n").unwrap();
+            fs::write(dir.path().join("sub/c.bin"), "two\0").unwrap();
+            Self(dir)
+        }
+
+        /// The answer without the tree's own path.
+        fn grep(&self, mut arguments: Value) -> Result<String, Failure> {
+            arguments["path"] = json!(self.0.path());
+            let text = testing::call::<Grep>(arguments)?.joined_text();
+            Ok(text.replace(&format!("{}/", self.0.path().display()), ""))
+        }
+    }
+
+    const SKIPPED: &str = "[Skipped: 1 binary.]\n";
+
+    #[test]
+    fn matches_come_with_path_and_line() {
+        let text = Tree::new().grep(json!({ "pattern": "two" })).unwrap();
+        assert_eq!(text, format!("a.txt:2: two\nsub/b.rs:1: two\n{SKIPPED}"));
+    }
+
+    #[test]
+    fn context_is_marked_and_parted() {
+        let text = Tree::new().grep(json!({ "pattern": "^two", "case_sensitive": false, "context": 1 })).unwrap();
+        let a = "a.txt-1- one\na.txt:2: two\na.txt-3- three\n--\na.txt-5- five\na.txt:6: Two\n--\nsub/b.rs:1: two\n";
+        assert_eq!(text, format!("{a}{SKIPPED}"));
+        let after = Tree::new().grep(json!({ "pattern": "four", "context": 1, "before": 0 })).unwrap();
+        assert_eq!(after, format!("a.txt:4: four\na.txt-5- five\n{SKIPPED}"));
+    }
+
+    #[test]
+    fn files_can_be_named_or_counted() {
+        let tree = Tree::new();
+        let with = |mode: &str| tree.grep(json!({ "pattern": "(?i)two", "mode": mode })).unwrap();
+        assert_eq!(with("files"), format!("a.txt\nsub/b.rs\n{SKIPPED}"));
+        assert_eq!(with("count"), format!("a.txt: 2\nsub/b.rs: 1\n{SKIPPED}"));
+        let rust = tree.grep(json!({ "pattern": "two", "mode": "files", "include": "*.rs" })).unwrap();
+        assert_eq!(rust, "sub/b.rs\n");
+    }
+
+    #[test]
+    fn a_cut_is_announced() {
+        let text = Tree::new().grep(json!({ "pattern": "o", "limit": 2 })).unwrap();
+        assert!(text.starts_with("a.txt:1: one\na.txt:2: two\n[Stopped at 2 matching lines in 1 file; there may be more."), "{text}");
+    }
+
+    #[test]
+    fn finding_nothing_is_no_failure() {
+        let text = Tree::new().grep(json!({ "pattern": "seven" })).unwrap();
+        assert!(text.starts_with("Nothing in /") && text.contains("(3 files searched)"), "{text}");
+    }
+
+    #[test]
+    fn a_bad_pattern_is_explained() {
+        let failure = Tree::new().grep(json!({ "pattern": "a(b" })).unwrap_err();
+        assert_eq!(failure.category, berth_sdk::Category::InvalidParameters);
+        assert!(failure.message.contains("unclosed group"), "{failure}");
+    }
+
+    #[test]
+    fn a_match_may_span_lines() {
+        let text = Tree::new().grep(json!({ "pattern": "one.two", "multiline": true })).unwrap();
+        assert!(text.starts_with("a.txt:1: one\na.txt:2: two\n"), "{text}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Replacing the content of a file in one step, so that nobody ever sees half of it.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use berth_sdk::Failure;
+
+/// Links that lead to links are followed this often.
+const MAX_LINKS: usize = 8;
+
+/// Other names are tried this often where the first was taken.
+const MAX_NAMES: usize = 8;
+
+/// Gives the file at `path` the content `bytes`: a temporary file beside it is written, flushed and renamed over it. Where this fails, the
+/// file is as it was, and the temporary one is gone. The directory has to be there.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().ok_or(ErrorKind::IsADirectory)?;
+    let (temporary, file) = create_temporary(directory)?;
+    let done = fill(file, bytes).and_then(|()| fs::rename(&temporary, path));
+    if done.is_err() {
+        // The first failure is the one to tell; a leftover that can't be removed either changes nothing about it.
+        let _ = fs::remove_file(&temporary);
+    }
+    done
+}
+
+/// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a link would cut it off from its target.
+pub(crate) fn behind_links(path: &str) -> Result<PathBuf, Failure> {
+    let mut real = PathBuf::from(path);
+    for _ in 0..MAX_LINKS {
+        if !fs::symlink_metadata(&real).is_ok_and(|meta| meta.is_symlink()) {
+            return Ok(real);
+        }
+        let target = fs::read_link(&real).map_err(|error| {
+            let failure = Failure::io(format!("following the link {}", real.display()), &error);
+            failure.with_suggestion("Write to the file that it leads to.")
+        })?;
+        real = match real.parent() {
+            Some(parent) => parent.join(target),
+            None => target,
+        };
+    }
+    Err(Failure::permanent("too-many-links", format!("{path} leads through too many links")))
+}
+
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A new file that nobody else has, under a name that nobody guesses.
+fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
+    let mut tries = 0;
+    loop {
+        let path = directory.join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => tries += 1,
+            opened => return Ok((path, opened?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn content_is_replaced_and_nothing_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for content in ["first, and longer", "second"] {
+            replace(&path, content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_failure_leaves_everything_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("inside"), "kept").unwrap();
+        assert!(replace(&path, b"new").is_err());
+        assert_eq!(names(dir.path()), ["a"]);
+        assert_eq!(fs::read_to_string(path.join("inside")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn links_are_followed_to_their_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        symlink("b", at("a")).unwrap();
+        symlink(at("sub/c"), at("b")).unwrap();
+        assert_eq!(behind_links(at("a").to_str().unwrap()).unwrap(), at("sub/c"));
+        symlink("round", at("round")).unwrap();
+        assert_eq!(behind_links(at("round").to_str().unwrap()).unwrap_err().code.as_deref(), Some("too-many-links"));
+    }
+}

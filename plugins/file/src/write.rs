@@ -1,0 +1,180 @@
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices::{plural, size};
+use crate::replace::{behind_links, replace};
+
+/// Of a file longer than this nobody is told how many lines changed.
+const MAX_COMPARED: u64 = 4 << 20;
+
+/// A whole file, new or anew.
+pub(crate) struct Write;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file. Directories on the way to it are made.
+    path: String,
+    /// All that the file shall hold.
+    content: String,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Written {
+    /// Whether the file is new.
+    created: bool,
+    /// How long it is now.
+    bytes: u64,
+    /// How many lines it has now.
+    lines: u64,
+}
+
+impl Tool for Write {
+    const NAME: &'static str = "write";
+    const TITLE: Option<&'static str> = Some("Write file");
+    const DESCRIPTION: &'static str = "Creates a file, or replaces all that a file holds, with the given content. Missing directories are made. \
+        The change is atomic: where it fails, the file is as it was. Says whether the file is new, and how many lines changed. \
+        To change a part of a file use edit. Fails where the path is a directory or may not be written.";
+    const ANNOTATIONS: Annotations = Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &'static [Subject] = &[Subject::writes_path("/path")];
+    const ALIASES: &'static [&'static str] = &["file_write"];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        let Arguments { path, content } = arguments;
+        let target = behind_links(&path)?;
+        let old = look(&target, &path)?;
+        if matches!(old, Old::Missing) {
+            let parent = target.parent().unwrap_or(Path::new("/"));
+            fs::create_dir_all(parent).map_err(|error| Failure::io(format!("making the directory {}", parent.display()), &error))?;
+        }
+        replace(&target, content.as_bytes()).map_err(|error| Failure::io(format!("writing {path}"), &error))?;
+
+        let (bytes, lines) = (content.len() as u64, count_lines(content.as_bytes()));
+        let now = format!("{}, {}", plural(lines, "line"), size(bytes));
+        let created = matches!(old, Old::Missing);
+        let text = match old {
+            Old::Missing => format!("Created {path}: {now}."),
+            Old::Long => format!("Overwrote {path}: {now}."),
+            Old::Bytes(old) if old == content.as_bytes() => format!("{path} held exactly this already: {now}."),
+            Old::Bytes(old) => {
+                let (added, removed) = changed_lines(&old, content.as_bytes());
+                format!("Overwrote {path}: {now}; {} added, {removed} removed.", plural(added, "line"))
+            }
+        };
+        Output::text(text).with_structured(&Written { created, bytes, lines })
+    }
+}
+
+/// What was there before.
+enum Old {
+    Missing,
+    Bytes(Vec<u8>),
+    Long,
+}
+
+fn look(target: &Path, path: &str) -> Result<Old, Failure> {
+    let opened = File::open(target).and_then(|file| Ok((file.metadata()?, file)));
+    let (meta, mut file) = match opened {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Old::Missing),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory(path)),
+        // Who may write without reading gets no comparison.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Old::Long),
+        Err(error) => return Err(Failure::io(format!("writing {path}"), &error)),
+    };
+    if meta.is_dir() {
+        return Err(directory(path));
+    }
+    let mut bytes = Vec::new();
+    let compared = meta.len() <= MAX_COMPARED && (&mut file).take(MAX_COMPARED + 1).read_to_end(&mut bytes).is_ok();
+    Ok(if compared && bytes.len() as u64 <= MAX_COMPARED { Old::Bytes(bytes) } else { Old::Long })
+}
+
+fn directory(path: &str) -> Failure {
+    Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it.")
+}
+
+/// How many lines are in `new` and not in `old`, and the other way round, wherever they stand.
+fn changed_lines(old: &[u8], new: &[u8]) -> (u64, u64) {
+    let mut balance: HashMap<&[u8], i64> = HashMap::new();
+    for line in new.split_inclusive(|&byte| byte == b'\n') {
+        *balance.entry(line).or_default() += 1;
+    }
+    for line in old.split_inclusive(|&byte| byte == b'\n') {
+        *balance.entry(line).or_default() -= 1;
+    }
+    balance.values().fold((0, 0), |(added, removed), &count| (added + count.max(0).unsigned_abs(), removed + count.min(0).unsigned_abs()))
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64 + u64::from(text.last().is_some_and(|&byte| byte != b'\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(path: &Path, content: &str) -> Result<Output, Failure> {
+        testing::call::<Write>(json!({ "path": path, "content": content }))
+    }
+
+    #[test]
+    fn a_new_file_is_created_with_its_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/deep/a.txt");
+        let output = write(&path, "one\ntwo").unwrap();
+        assert_eq!(output.joined_text(), format!("Created {}: 2 lines, 7 B.", path.display()));
+        assert_eq!(output.structured, Some(json!({ "created": true, "bytes": 7, "lines": 2 })));
+        assert_eq!(fs::read_to_string(path).unwrap(), "one\ntwo");
+    }
+
+    #[test]
+    fn an_overwrite_says_what_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let text = write(&path, "one\n2\nthree\nfour\n").unwrap().joined_text();
+        assert_eq!(text, format!("Overwrote {}: 4 lines, 17 B; 2 lines added, 1 removed.", path.display()));
+        assert!(write(&path, "one\n2\nthree\nfour\n").unwrap().joined_text().contains("held exactly this already"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_stays_and_its_target_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, target) = (dir.path().join("link"), dir.path().join("target"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        write(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_directory_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(write(dir.path(), "x").unwrap_err().code.as_deref(), Some("is-a-directory"));
+        let below_a_file = dir.path().join("file/below");
+        fs::write(dir.path().join("file"), "kept").unwrap();
+        assert!(write(&below_a_file, "x").is_err());
+        assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn moved_lines_are_no_changed_lines() {
+        assert_eq!(changed_lines(b"a\nb\n", b"b\na\n"), (0, 0));
+        assert_eq!(changed_lines(b"a\na\n", b"a\n"), (0, 1));
+        assert_eq!(changed_lines(b"", b"x"), (1, 0));
+    }
+}
