@@ -31,12 +31,14 @@ pub enum Category {
 }
 
 /// A failed call. It carries what there is in spite of the failure.
+///
+/// It travels through every `?`, so what is rarely there is boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// Why, coarsely.
     pub category: Category,
     /// Why, finely, for programs: short, lower-case and stable, `not-found`, `http-404`.
-    pub code: Option<String>,
+    pub code: Option<Box<str>>,
     /// What is wrong, for a person and a model: at most [`MAX_MESSAGE`] bytes.
     pub message: String,
     /// What to try instead.
@@ -46,7 +48,7 @@ pub struct Failure {
     /// What was made before it failed.
     pub content: Vec<Content>,
     /// A JSON value for programs.
-    pub structured: Option<Value>,
+    pub structured: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -61,7 +63,7 @@ impl Failure {
     }
 
     /// What would fail again in the same way, with a code for programs.
-    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn permanent(code: impl Into<Box<str>>, message: impl Into<String>) -> Self {
         Self::new(Category::PermanentFailure, message).with_code(code)
     }
 
@@ -82,7 +84,7 @@ impl Failure {
 
     /// The same with a code.
     #[must_use]
-    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+    pub fn with_code(mut self, code: impl Into<Box<str>>) -> Self {
         self.code = Some(code.into());
         self
     }
@@ -105,6 +107,13 @@ impl Failure {
     #[must_use]
     pub fn with_content(mut self, part: Content) -> Self {
         self.content.push(part);
+        self
+    }
+
+    /// The same with a value for programs.
+    #[must_use]
+    pub fn with_structured(mut self, value: Value) -> Self {
+        self.structured = Some(Box::new(value));
         self
     }
 

@@ -92,12 +92,12 @@ fn failure(mut failure: Failure) -> wit::Failure {
             Category::NetworkError => wit::Category::NetworkError,
             Category::Timeout => wit::Category::Timeout,
         },
-        code: failure.code,
+        code: failure.code.map(String::from),
         message: failure.message,
         suggestion: failure.suggestion,
         retry_after_ms: failure.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         content: failure.content.into_iter().map(content_out).collect(),
-        structured: failure.structured.as_ref().map(Value::to_string),
+        structured: failure.structured.map(|value| value.to_string()),
         meta: None,
     }
 }

@@ -2,7 +2,7 @@
 
 /// Who made a plugin, and what it asks for.
 pub struct Manifest {
-    /// `[a-z0-9_-]`, at most 24 characters.
+    /// `[a-z0-9-]`, a letter first, at most 24 characters.
     pub name: &'static str,
     /// Semantic version.
     pub version: &'static str,
@@ -16,7 +16,7 @@ pub struct Manifest {
     pub repository: &'static str,
     /// What the plugin asks for.
     pub capabilities: &'static [Capability],
-    /// What it needs where the host's defaults don't fit.
+    /// What it can do with, where that is less than the host gives.
     pub limits: Limits,
 }
 
@@ -30,16 +30,16 @@ pub struct Capability {
     pub reason: &'static str,
 }
 
-/// What a call of the plugin needs.
+/// What a call of the plugin can do with. It only lowers what the host gives.
 pub struct Limits {
     /// Memory in MiB.
     pub memory_mib: Option<u32>,
-    /// Time in seconds.
+    /// Time in seconds, where the arguments don't say.
     pub timeout_secs: Option<u32>,
 }
 
 impl Limits {
-    /// The host's defaults.
+    /// What the host gives.
     pub const NONE: Self = Self { memory_mib: None, timeout_secs: None };
 }
 

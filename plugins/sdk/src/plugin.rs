@@ -27,9 +27,9 @@ use crate::{Annotations, Call, Category, Content, Failure, Output, Subject, Tool
 /// }
 /// ```
 ///
-/// `name` is `[a-z0-9_-]`, at most 24 characters. `capabilities` is what the plugin asks for, each with the reason that the operator is
-/// shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it needs where the host's defaults don't fit. Both
-/// may be left out. Version, authors, licence and repository come from the package.
+/// `name` is `[a-z0-9-]`, a letter first, at most 24 characters. `capabilities` is what the plugin asks for, each with the reason that the
+/// operator is shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it can do with, where that is less
+/// than the host gives. Both may be left out. Version, authors, licence and repository come from the package.
 ///
 /// What breaks a rule of the contract doesn't compile.
 #[macro_export]
@@ -151,14 +151,14 @@ impl Plugin {
 
 /// Checks what the contract demands and the types leave open. Called at compile time, so that a plugin that breaks it is not built.
 pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
-    assert!(is_name(manifest.name, 24), "a plugin's name is 1 to 24 characters out of a-z, 0-9, `_` and `-`");
+    assert!(is_plugin_name(manifest.name), "a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first");
     assert!(!manifest.description.is_empty(), "a plugin needs a description");
     assert!(crate::manifest::render::<0>(manifest).1 <= 64 * 1024, "a manifest is at most 64 KiB");
     assert!(plugin.tools.len() <= 128, "a plugin has at most 128 tools");
     let mut index = 0;
     while index < plugin.tools.len() {
         let tool = &plugin.tools[index];
-        assert!(is_name(tool.name, 38), "a tool's name is 1 to 38 characters out of a-z, 0-9, `_` and `-`");
+        assert!(is_tool_name(tool.name), "a tool's name is 1 to 38 characters out of a-z, 0-9, `_` and `-`");
         assert!(!tool.description.is_empty() && tool.description.len() <= 4096, "a tool's description is 1 byte to 4 KiB");
         let mut subject = 0;
         while subject < tool.subjects.len() {
@@ -193,16 +193,26 @@ fn without_position(message: &str) -> String {
     message.rfind(" at line ").map_or(message, |at| &message[..at]).to_owned()
 }
 
-const fn is_name(name: &str, longest: usize) -> bool {
+const fn is_plugin_name(name: &str) -> bool {
     let bytes = name.as_bytes();
+    !bytes.is_empty() && bytes.len() <= 24 && bytes[0].is_ascii_lowercase() && consists_of_name_characters(bytes, false)
+}
+
+const fn is_tool_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    !bytes.is_empty() && bytes.len() <= 38 && consists_of_name_characters(bytes, true)
+}
+
+const fn consists_of_name_characters(bytes: &[u8], underscores: bool) -> bool {
     let mut index = 0;
     while index < bytes.len() {
-        if !matches!(bytes[index], b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-') {
+        let byte = bytes[index];
+        if !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_' && underscores) {
             return false;
         }
         index += 1;
     }
-    !bytes.is_empty() && bytes.len() <= longest
+    true
 }
 
 const fn same(a: &str, b: &str) -> bool {
@@ -250,11 +260,17 @@ mod tests {
 
     #[test]
     fn names_are_checked_by_character_and_length() {
-        for good in ["a", "read", "word_count-2"] {
-            assert!(is_name(good, 12), "{good}");
+        let long = "a".repeat(39);
+        for good in ["a", "read", "word_count-2", "2fast", &long[..38]] {
+            assert!(is_tool_name(good), "{good}");
         }
-        for bad in ["", "Read", "a b", "ä", "thirteen_char"] {
-            assert!(!is_name(bad, 12), "{bad}");
+        for bad in ["", "Read", "a b", "ä", &long] {
+            assert!(!is_tool_name(bad), "{bad}");
+        }
+        assert!(is_plugin_name("word-count2") && is_plugin_name(&long[..24]));
+        // `__` parts a plugin's name from a tool's, so that the name has no underscore itself.
+        for bad in ["", "word_count", "2fast", "-a", &long[..25]] {
+            assert!(!is_plugin_name(bad), "{bad}");
         }
         assert!(same("read", "read"));
         assert!(!same("read", "reads"));

@@ -1,6 +1,7 @@
 //! The changed lines, as a small diff with line numbers.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use super::substitute::Substitution;
 
@@ -37,14 +38,10 @@ pub(super) fn append(answer: &mut String, old: &str, new: &str, found: &Substitu
         if index > 0 {
             answer.push_str("  ...\n");
         }
-        for number in hunk.before.0.saturating_sub(CONTEXT)..hunk.before.0 {
-            show(answer, ' ', number, before[number]);
-        }
+        show(answer, ' ', &before, hunk.before.0.saturating_sub(CONTEXT)..hunk.before.0);
         side(answer, '-', hunk.before, &before);
         side(answer, '+', hunk.after, &after);
-        for number in hunk.after.1..(hunk.after.1 + CONTEXT).min(after.len()) {
-            show(answer, ' ', number, after[number]);
-        }
+        show(answer, ' ', &after, hunk.after.1..(hunk.after.1 + CONTEXT).min(after.len()));
     }
     if hunks.len() > MAX_CHANGES {
         let _ = writeln!(answer, "[{} more changes are not shown.]", hunks.len() - MAX_CHANGES);
@@ -114,16 +111,16 @@ impl Position {
 }
 
 fn side(answer: &mut String, mark: char, (start, end): (usize, usize), lines: &[&str]) {
-    for number in start..end.min(start + MAX_LINES) {
-        show(answer, mark, number, lines[number]);
-    }
+    show(answer, mark, lines, start..end.min(start + MAX_LINES));
     if end > start + MAX_LINES {
         let _ = writeln!(answer, "{mark}  ... {} more lines", end - start - MAX_LINES);
     }
 }
 
-fn show(answer: &mut String, mark: char, number: usize, line: &str) {
-    let _ = writeln!(answer, "{mark} {:4}\t{}", number + 1, cut(line));
+fn show(answer: &mut String, mark: char, lines: &[&str], range: Range<usize>) {
+    for (line, number) in lines[range.clone()].iter().zip(range.start + 1..) {
+        let _ = writeln!(answer, "{mark} {number:4}\t{}", cut(line));
+    }
 }
 
 #[cfg(test)]

@@ -196,7 +196,8 @@ impl Lines {
                 break;
             }
             // A character that is merely cut off, since the rest was dropped, is not invalid.
-            if !chunk.invalid().is_empty() && !(dropped > 0 && shown + chunk.invalid().len() == line.len()) {
+            let cut_off = dropped > 0 && shown + chunk.invalid().len() == line.len();
+            if !chunk.invalid().is_empty() && !cut_off {
                 self.window.text.push(char::REPLACEMENT_CHARACTER);
                 self.window.lossy = true;
                 left -= 1;
