@@ -60,6 +60,21 @@ impl Content {
         }
     }
 
+    /// The same with everything neutralised that could steer what shows it ([`text::neutral`](crate::text::neutral)); bytes stay.
+    #[must_use]
+    pub fn neutralised(self) -> Self {
+        let body = match self.body {
+            Body::Text(text) => Body::Text(crate::text::neutral_owned(text)),
+            Body::Link(uri) => Body::Link(crate::text::neutral_line(&uri)),
+            bytes @ Body::Bytes(_) => bytes,
+        };
+        Self {
+            body,
+            media_type: self.media_type.map(|name| crate::text::neutral_line(&name)),
+            meta: self.meta.map(crate::text::neutral_json),
+        }
+    }
+
     /// How many bytes the part holds, without its type and meta.
     pub fn len(&self) -> usize {
         match &self.body {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 /// Cuts `text` to at most `max` bytes, at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
@@ -28,6 +30,24 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
     }
     out.push_str(&text[clean_until..]);
     Cow::Owned(out)
+}
+
+/// [`neutral`] without a copy where the text is clean.
+pub fn neutral_owned(text: String) -> String {
+    match neutral(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(neutral) => neutral,
+    }
+}
+
+/// A JSON value with every string in it neutralised, the keys included.
+pub fn neutral_json(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(neutral_owned(text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(neutral_json).collect()),
+        Value::Object(fields) => Value::Object(fields.into_iter().map(|(key, value)| (neutral_owned(key), neutral_json(value))).collect()),
+        other => other,
+    }
 }
 
 /// [`neutral`] for a text that has to stay on one line: line ends and tabs become spaces.

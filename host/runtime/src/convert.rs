@@ -48,16 +48,16 @@ fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
     })
 }
 
-/// A part of an answer. Its text is neutralised (invariant 6).
+/// A part of an answer. It is neutralised where it leaves the host.
 pub(crate) fn content(content: types::Content) -> Content {
     let body = match content.body {
-        types::Body::Text(text) => Body::Text(clean(text)),
+        types::Body::Text(text) => Body::Text(text),
         types::Body::Bytes(bytes) => Body::Bytes(bytes),
-        types::Body::Link(uri) => Body::Link(neutral_line(&uri)),
+        types::Body::Link(uri) => Body::Link(uri),
     };
     Content {
         body,
-        media_type: content.media_type.map(|name| neutral_line(cut(&name, WORD))),
+        media_type: content.media_type.map(|name| cut(&name, WORD).to_owned()),
         // Room to grow, not needed to understand the part: what does not parse is left out.
         meta: content.meta.and_then(|text| serde_json::from_str(&text).ok()),
     }
@@ -77,13 +77,6 @@ fn contents(parts: Vec<types::Content>) -> Vec<Content> {
     parts.into_iter().map(content).collect()
 }
 
-fn clean(text: String) -> String {
-    match neutral(&text) {
-        std::borrow::Cow::Borrowed(_) => text,
-        std::borrow::Cow::Owned(neutral) => neutral,
-    }
-}
-
 fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
     let part = |part: &types::Content| {
         let body = match &part.body {
@@ -98,22 +91,12 @@ fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
 
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let parse = |text: String| {
-        serde_json::from_str(&text).map(clean_json).map_err(|error| {
+        serde_json::from_str(&text).map_err(|error| {
             let message = format!("the tool's {what} is not JSON: {error}");
             Failure::new(Category::PermanentFailure, message).with_code("bad_answer")
         })
     };
     text.map(parse).transpose()
-}
-
-/// The same value with every string neutralised.
-fn clean_json(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(clean(text)),
-        Value::Array(items) => Value::Array(items.into_iter().map(clean_json).collect()),
-        Value::Object(fields) => Value::Object(fields.into_iter().map(|(key, value)| (clean(key), clean_json(value))).collect()),
-        other => other,
-    }
 }
 
 /// A guest's category, less those that only the host may say (invariant 5).

@@ -51,7 +51,8 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
-        let part: Content = convert::content(part);
+        // Shown as it comes, so neutralised here and not with the answer (invariant 6).
+        let part: Content = convert::content(part).neutralised();
         let Some(left) = self.call.emit_budget.checked_sub(part.len()) else { return Ok(false) };
         // A part costs something even where it is empty.
         self.call.emit_budget = left.saturating_sub(64);

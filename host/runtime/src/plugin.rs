@@ -1,6 +1,6 @@
 //! A loaded plugin: immutable, shared by the calls that run on it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_contract::Definition;
@@ -37,12 +37,22 @@ pub struct Builtin {
 /// What the operator allows a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct PluginPolicy {
-    /// The granted directories, the first of them the working directory. None: no files.
+    /// The granted directories. None: no files.
     pub files: Option<Arc<Grants>>,
+    /// The directory that the guest is told it works in. None: the first that is granted.
+    pub working_directory: Option<PathBuf>,
     /// Whether none of them may be written, whatever their grants say.
     pub read_only: bool,
     /// The bounds of its calls.
     pub limits: Limits,
+}
+
+impl PluginPolicy {
+    /// Where the plugin's relative paths start: its working directory, else the first directory that it is granted.
+    pub fn directory(&self) -> Option<&Path> {
+        let first = || Some(self.files.as_ref()?.roots().first()?.path.as_path());
+        self.working_directory.as_deref().or_else(first)
+    }
 }
 
 /// What is known of a plugin.

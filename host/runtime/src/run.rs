@@ -193,7 +193,7 @@ async fn execute(job: Job) -> Outcome {
     let limits = &plugin.policy.limits;
     let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
     let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only));
-    let directory = plugin.policy.files.as_ref().and_then(|grants| grants.roots().first()?.path.to_str());
+    let directory = plugin.policy.files.as_ref().and_then(|_| plugin.policy.directory()?.to_str());
     let state = CallState::new(Setup {
         id: call.id,
         plugin: Arc::clone(&plugin.name),

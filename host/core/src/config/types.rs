@@ -26,8 +26,8 @@ pub struct Tools {
     pub call: Bounded<1, 86_400>,
     /// The most seconds that a tool's `timeout` argument can ask for.
     pub max_call: Bounded<1, 86_400>,
-    /// Calls that run at once; more are answered with `busy`.
-    pub max_concurrent: Bounded<1, 1024>,
+    /// Calls that run at once; more are answered with `busy`. 0: eight for each processor, at least 16.
+    pub max_concurrent: Bounded<0, 1024>,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
@@ -39,7 +39,7 @@ impl Default for Tools {
         Self {
             call: Bounded::clamped(30),
             max_call: Bounded::clamped(600),
-            max_concurrent: Bounded::clamped(64),
+            max_concurrent: Bounded::clamped(0),
             limits: Limits::default(),
             file: FileTools::default(),
         }

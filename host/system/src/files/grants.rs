@@ -42,7 +42,9 @@ pub enum GrantError {
         source: io::Error,
     },
     /// Where things really lie can't be asked.
-    #[error("directories can't be granted here: /proc is not mounted, so there is no way to tell where a file really lies. Mount it (`mount -t proc proc /proc`)")]
+    #[error(
+        "directories can't be granted here: /proc is not mounted, so there is no way to tell where a file really lies. Mount it (`mount -t proc proc /proc`)"
+    )]
     NoProc,
 }
 
@@ -88,9 +90,9 @@ impl Grants {
     }
 }
 
-/// The real path of one of Berth's own folders. A folder that is not there yet is protected under the name that it will get: the real
-/// path of the nearest folder above it, and the rest.
-fn real_or_given(path: &Path) -> PathBuf {
+/// The real path of something that need not be there yet: that of the nearest folder above it that is, and the rest. So one of Berth's
+/// own folders is protected under the name that it will get.
+pub(super) fn real_or_given(path: &Path) -> PathBuf {
     for (depth, ancestor) in path.ancestors().enumerate() {
         if let Ok(real) = ancestor.canonicalize() {
             let mut rest: Vec<_> = path.components().rev().take(depth).collect();

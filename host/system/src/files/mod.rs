@@ -138,6 +138,49 @@ impl FileView {
         Ok(found)
     }
 
+    /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it: below the real
+    /// path of its grant. What does not exist yet is decided on where it would be made.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
+    pub fn locate(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
+        let real;
+        let (root, rest) = match self.grants.covering(path) {
+            Some(covering) => covering,
+            // Perhaps a link above the grant: then it is the real path that is covered. Looking has no side effects, and the answer is
+            // the same refusal whether or not something is there.
+            None => {
+                real = grants::real_or_given(path);
+                self.grants.covering(&real).ok_or_else(|| self.denied(Refusal::Outside, path, access))?
+            }
+        };
+        let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
+        let rest = rest.to_str().ok_or_else(|| self.denied(Refusal::Outside, path, access))?;
+        let mut there = rest;
+        loop {
+            match self.resolve(root.dir.as_fd(), if there.is_empty() { "." } else { there }, true, access) {
+                Ok(found) if there.len() == rest.len() => {
+                    self.check(&found.path, found.kind, access)?;
+                    return Ok(given);
+                }
+                Ok(found) => {
+                    let missing = rest[there.len()..].trim_start_matches('/');
+                    if Path::new(missing).components().any(|part| part == std::path::Component::ParentDir) {
+                        return Err(self.denied(Refusal::Outside, path, access));
+                    }
+                    self.check(&found.path.join(missing), FileType::Unknown, access)?;
+                    return Ok(given);
+                }
+                Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
+                    there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
+                }
+                Err(FileError::Errno(_)) => return Ok(given),
+                Err(denied) => return Err(denied),
+            }
+        }
+    }
+
     /// Resolves without deciding on the result: every caller decides next. What leads out of `dir` is denied here, and so is what does
     /// not exist where it would be denied if it did, so that denied names can't be probed.
     fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {

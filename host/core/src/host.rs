@@ -1,0 +1,124 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_contract::{CallId, CancellationToken, Content, Definition, Events, NoEvents, Outcome};
+use berth_runtime::{PluginInfo, Plugins};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::HostBuilder;
+use crate::catalogue::Catalogue;
+
+/// Offers tools and runs calls of them. Cheap to share: put it in an [`Arc`].
+pub struct Host {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) settings: Settings,
+}
+
+/// What holds for every call.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) home: Option<std::path::PathBuf>,
+    pub(crate) max_call: Duration,
+    /// Bytes of arguments as JSON text.
+    pub(crate) arguments: usize,
+    /// Bytes of one answer.
+    pub(crate) result: usize,
+}
+
+/// What a front end gives the host: which tool, with what, for whom, and where to tell.
+#[derive(Clone)]
+pub struct Request {
+    /// A tool's name or alias.
+    pub tool: String,
+    /// A JSON object; the tool's schema says what belongs in it.
+    pub arguments: Value,
+    /// Larger arguments, which the JSON names `{"$attachment": 0}`.
+    pub attachments: Vec<Content>,
+    /// Who calls, where that is not the primary agent.
+    pub caller: Option<String>,
+    /// Where progress and partial output go.
+    pub events: Arc<dyn Events>,
+    /// Cancelled by the front end when nobody waits any more. Dropping the call's future does as well.
+    pub cancel: CancellationToken,
+}
+
+impl Request {
+    /// A call of `tool` with `arguments`, and nobody who listens.
+    pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
+        Self {
+            tool: tool.into(),
+            arguments,
+            attachments: Vec::new(),
+            caller: None,
+            events: Arc::new(NoEvents),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub struct Answer {
+    /// The call's id, as the log has it.
+    pub id: CallId,
+    /// The tool's full name, where one was found.
+    pub tool: Option<String>,
+    /// The output, or the failure.
+    pub outcome: Outcome,
+    /// The steps that the call went through, and how long each took.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a call's journey.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Step {
+    /// `resolve`, `validate`, `govern`, `run`, `shape`.
+    pub name: &'static str,
+    /// How long it took, in microseconds.
+    #[serde(rename = "micros", serialize_with = "micros")]
+    pub time: Duration,
+}
+
+fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+impl Host {
+    /// How a host is made, the only way.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// The tools, by provider and in its order.
+    pub fn tools(&self) -> Vec<Arc<Definition>> {
+        self.catalogue.definitions()
+    }
+
+    /// The tool that a name or an alias stands for.
+    pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
+        self.catalogue.resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
+    }
+
+    /// Names of tools that look like `name`, the closest first, at most three.
+    pub fn similar_tools(&self, name: &str) -> Vec<String> {
+        self.catalogue.similar(name)
+    }
+
+    /// The loaded plugins.
+    pub fn plugins(&self) -> Vec<PluginInfo> {
+        self.plugins.infos()
+    }
+
+    /// The plugin that offers a tool, where a plugin does.
+    pub fn plugin_of(&self, tool: &str) -> Option<&PluginInfo> {
+        self.plugins.plugin_of(tool)
+    }
+
+    /// The directories that the plugin of a tool is granted, and whether it may write there.
+    pub fn directories_of(&self, tool: &str) -> Vec<(std::path::PathBuf, berth_contract::Access)> {
+        let files = self.plugins.policy_of(tool).and_then(|policy| policy.files.as_ref());
+        files.into_iter().flat_map(|grants| grants.roots()).map(|root| (root.path.clone(), root.access)).collect()
+    }
+}

@@ -1,0 +1,91 @@
+//! What a call acts on, decided before it runs.
+//!
+//! A path subject goes through the path layer, so that a refusal names its rule and the tool gets the path in the one form that it can
+//! use: absolute, below its grant.
+
+use std::path::{Path, PathBuf};
+
+use berth_contract::{Failure, Subject, SubjectKind};
+use berth_runtime::PluginPolicy;
+use berth_system::files::{FileError, FileView};
+use serde_json::Value;
+
+use crate::catalogue::Tool;
+use crate::host::Host;
+
+/// Decides on the subjects of a call and returns its arguments with the paths made absolute.
+pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<Value, Failure> {
+    // Only plugins have directories; other providers' paths are on their own side.
+    let Some(policy) = host.plugins.policy_of(&tool.definition.name) else { return Ok(arguments) };
+    let paths = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+    for subject in paths {
+        match arguments.pointer_mut(&subject.pointer) {
+            Some(Value::String(path)) => *path = located(host, tool, policy, subject, path)?,
+            Some(Value::Array(items)) => {
+                for item in items {
+                    if let Value::String(path) = item {
+                        *path = located(host, tool, policy, subject, path)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(arguments)
+}
+
+fn located(host: &Host, tool: &Tool, policy: &PluginPolicy, subject: &Subject, path: &str) -> Result<String, Failure> {
+    let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else {
+        return Err(no_directory(host, tool, path));
+    };
+    let absolute = absolute(path, directory, host.settings.home.as_deref());
+    let read_only = policy.read_only || tool.definition.annotations.read_only;
+    let view = FileView::new(std::sync::Arc::clone(grants), read_only);
+    match view.locate(&absolute, subject.access) {
+        // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
+        Ok(path) => Ok(path.to_string_lossy().into_owned()),
+        Err(FileError::Denied(denial)) => Err(Failure::denied(*denial)),
+        Err(FileError::Errno(_)) => Ok(absolute.to_string_lossy().into_owned()),
+    }
+}
+
+fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix('~'), home) {
+        (Some(""), Some(home)) => home.to_owned(),
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => directory.join(path),
+    }
+}
+
+fn no_directory(host: &Host, tool: &Tool, path: &str) -> Failure {
+    let name = host.plugins.plugin_of(&tool.definition.name).map_or("", |info| info.manifest.name.as_str());
+    Failure::denied(berth_contract::Denial {
+        capability: "files".into(),
+        action: format!("use {}", berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))),
+        rule: "the rule that a plugin has no directory without a grant".into(),
+        place: "built in".into(),
+        remedy: format!(
+            "To allow it, set `allowed_paths` in [plugins.{name}] of berth.toml; the plugin's manifest has to ask for `files`."
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_start_where_a_person_expects() {
+        let absolute = |path| absolute(path, Path::new("/work"), Some(Path::new("/home/u")));
+        for (path, expected) in [
+            ("a/b", "/work/a/b"),
+            ("/etc/x", "/etc/x"),
+            ("~", "/home/u"),
+            ("~/x", "/home/u/x"),
+            ("~other/x", "/work/~other/x"),
+            ("../x", "/work/../x"),
+        ] {
+            assert_eq!(absolute(path), PathBuf::from(expected), "{path}");
+        }
+    }
+}

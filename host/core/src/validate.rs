@@ -1,0 +1,106 @@
+//! Arguments against a tool's schema, before any guest code runs.
+
+use berth_contract::text::{cut, neutral_line};
+use berth_contract::{Category, Failure};
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use crate::catalogue::Tool;
+
+/// Problems that one failure names.
+const MAX_PROBLEMS: usize = 5;
+
+/// Bytes of one problem.
+const MAX_PROBLEM: usize = 300;
+
+/// Bytes of a compiled pattern of a schema.
+const MAX_PATTERN: usize = 1 << 20;
+
+/// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since schemas come from strangers.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
+    jsonschema::options()
+        .with_draft(Draft::Draft202012)
+        .with_pattern_options(patterns)
+        .offline()
+        .build(schema)
+        .map_err(|error| neutral_line(cut(&error.to_string(), 1024)))
+}
+
+/// Checks the arguments of a call.
+pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<(), Failure> {
+    let size = json_size(arguments, limit);
+    if size > limit {
+        let message = format!("the arguments are larger than {limit} bytes; larger content travels as an attachment");
+        return Err(Failure::new(Category::InvalidParameters, message));
+    }
+    if !arguments.is_object() {
+        return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
+    }
+    if tool.validator.is_valid(arguments) {
+        return Ok(());
+    }
+    let mut problems = tool.validator.iter_errors(arguments).take(MAX_PROBLEMS).peekable();
+    let wrong_type = problems.peek().is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
+    let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
+    let problems: Vec<String> = problems.map(|problem| in_words(&problem, &tool.definition.input_schema)).collect();
+    let message = format!("the arguments do not fit `{}`: {}", tool.definition.name, problems.join("; "));
+    Err(Failure::new(category, message).with_suggestion(arguments_in_words(&tool.definition.input_schema)))
+}
+
+/// A problem with where it is, without repeating a large value.
+fn in_words(problem: &ValidationError<'_>, schema: &Value) -> String {
+    let place = problem.instance_path().to_string();
+    let text = match problem.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let names: Vec<String> = unexpected.iter().take(MAX_PROBLEMS).map(|name| unknown(name, schema)).collect();
+            format!("there is no argument {}", names.join(", "))
+        }
+        ValidationErrorKind::Required { property } => format!("{property} is missing"),
+        ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => format!("it has to be of type {kind}"),
+        _ => problem.masked().to_string(),
+    };
+    let text = if place.is_empty() { text } else { format!("{}: {text}", place.trim_start_matches('/')) };
+    neutral_line(cut(&text, MAX_PROBLEM))
+}
+
+fn unknown(name: &str, schema: &Value) -> String {
+    let known = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys);
+    let closest = known.map(|known| (strsim::jaro_winkler(known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    match closest {
+        Some((score, known)) if score >= 0.75 => format!("`{name}` (did you mean `{known}`?)"),
+        _ => format!("`{name}`"),
+    }
+}
+
+/// What a tool takes, in one line.
+fn arguments_in_words(schema: &Value) -> String {
+    let required: Vec<&str> = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let names = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys);
+    let shown: Vec<String> =
+        names.take(40).map(|name| if required.contains(&name.as_str()) { format!("{name} (required)") } else { name.clone() }).collect();
+    if shown.is_empty() { "It takes no arguments.".to_owned() } else { format!("It takes: {}.", shown.join(", ")) }
+}
+
+/// The size of a value as JSON text, roughly, and no further than a bit beyond `limit`.
+fn json_size(value: &Value, limit: usize) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => bounded_sum(items.iter().map(|item| json_size(item, limit) + 1), limit),
+        Value::Object(fields) => bounded_sum(fields.iter().map(|(key, item)| key.len() + 4 + json_size(item, limit)), limit),
+    }
+}
+
+fn bounded_sum(sizes: impl Iterator<Item = usize>, limit: usize) -> usize {
+    let mut total = 2;
+    for size in sizes {
+        total += size;
+        if total > limit {
+            break;
+        }
+    }
+    total
+}
