@@ -57,8 +57,8 @@ fn definition(tool: &Offered) -> tools::Definition {
         name: tool.name.to_owned(),
         title: tool.title.map(str::to_owned),
         description: tool.description.to_owned(),
-        input_schema: (tool.input_schema)().to_string(),
-        output_schema: (tool.output_schema)().as_ref().map(Value::to_string),
+        input_schema: (tool.input_schema)().as_value().to_string(),
+        output_schema: (tool.output_schema)().map(|schema| schema.as_value().to_string()),
         annotations: tools::Annotations {
             read_only: annotations.read_only,
             destructive: annotations.destructive,

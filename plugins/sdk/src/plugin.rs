@@ -1,4 +1,4 @@
-use serde_json::Value;
+use schemars::Schema;
 
 use crate::{Annotations, Call, Category, Content, Failure, Output, Subject, Tool, schema};
 
@@ -106,8 +106,8 @@ pub struct Offered {
     pub(crate) subjects: &'static [Subject],
     pub(crate) aliases: &'static [&'static str],
     pub(crate) fence: Option<&'static str>,
-    pub(crate) input_schema: fn() -> Value,
-    pub(crate) output_schema: fn() -> Option<Value>,
+    pub(crate) input_schema: fn() -> Schema,
+    pub(crate) output_schema: fn() -> Option<Schema>,
     pub(crate) call: fn(Invocation) -> Result<Output, Failure>,
 }
 

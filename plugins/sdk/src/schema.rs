@@ -1,18 +1,17 @@
 //! JSON Schemas from types.
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema};
 
 /// The JSON Schema (2020-12) of `T`, whole: without references, and without the name of the type, which tells a model nothing.
-pub fn of<T: JsonSchema>() -> Value {
+pub fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
-    schema.to_value()
+    schema
 }
 
 #[cfg(test)]
@@ -33,7 +32,7 @@ mod tests {
 
     #[test]
     fn doc_comments_describe_and_unknown_fields_are_refused() {
-        let schema = super::of::<Arguments>();
+        let schema = super::of::<Arguments>().to_value();
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["properties"]["path"], json!({ "description": "Where.", "type": "string" }));
         assert_eq!(schema["required"], json!(["path"]));

@@ -1,4 +1,4 @@
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 
 use crate::{Call, Failure, Output};
@@ -33,7 +33,7 @@ pub trait Tool {
     type Arguments: DeserializeOwned + JsonSchema;
 
     /// The JSON Schema of [`Output::structured`], where the tool always gives it: `Some(berth_sdk::schema::of::<Answer>())`.
-    fn output_schema() -> Option<serde_json::Value> {
+    fn output_schema() -> Option<Schema> {
         None
     }
 
