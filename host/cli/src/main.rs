@@ -1,1 +1,76 @@
-fn main(){}
+//! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_host`.
+
+mod arguments;
+mod builtins;
+mod call;
+mod config;
+mod demo;
+mod error;
+mod exit;
+mod host;
+mod nearest;
+mod plugin;
+mod schema;
+mod style;
+mod tools;
+
+use std::io::Write;
+
+use berth_host::text::neutral;
+use clap::Parser;
+use tracing::level_filters::LevelFilter;
+
+use crate::arguments::{Arguments, Command};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::BAD;
+
+fn main() {
+    // First, before there is a second thread: a helper confines itself and never comes back.
+    berth_host::helper_hook();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help for `head` may find nobody reading; its exit code says the rest.
+            let _ = error.print();
+            std::process::exit(error.exit_code());
+        }
+    };
+    let exit = run(arguments).unwrap_or_else(|error| {
+        let (exit, message) = error.end();
+        if let Some(message) = message {
+            // Nothing can be said where stderr is closed; the exit code still is.
+            let _ = writeln!(anstream::stderr(), "{BAD}error{BAD:#}: {}", neutral(&message));
+        }
+        exit
+    });
+    let flushed = std::io::stdout().flush().map_err(Error::from);
+    let exit = flushed.map_or_else(|error| error.end().0.max(exit), |()| exit);
+    // Not by returning: a thread that is stuck in a system call must not keep the process.
+    std::process::exit(exit.code());
+}
+
+fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
+    log(options.log)?;
+    match command {
+        Command::Call(call) => call::run(&call, &options),
+        Command::Tools(tools) => tools::run(&tools, &options),
+        Command::Plugin(command) => plugin::run(&command, &options),
+        Command::Config(command) => config::run(command, &options),
+        Command::Demo(demo) => demo::run(&demo),
+    }
+}
+
+/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for.
+fn log(flag: Option<LevelFilter>) -> Result<(), Error> {
+    let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
+    let level = match (flag, variable) {
+        (Some(level), _) => level,
+        (None, None) => LevelFilter::WARN,
+        (None, Some(level)) => {
+            level.parse().map_err(|_| Error::Usage(format!("BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace")))?
+        }
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).with_target(false).without_time().init();
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! What can be written on the command line.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+
+const ABOUT: &str = "\
+Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
+
+With no configuration, the built-in tools work on the current directory and nothing else.";
+
+const AFTER: &str = "\
+Examples:
+  berth call read path=README.md
+  berth call grep pattern='fn main' include='*.rs'
+  berth tools
+  berth demo
+
+Exit codes:
+  0  it worked
+  1  the tool failed
+  2  the command line is wrong, or the arguments don't fit the tool
+  3  a rule refused it, or it needs a yes that nobody was asked for
+  4  Berth itself failed: configuration, plugins, this machine
+
+Environment:
+  BERTH_…            any key of the configuration, in capitals: BERTH_TOOLS_FILE_ALLOWED_PATHS=/data
+  BERTH_CONFIG_DIR   where berth.toml is; default $XDG_CONFIG_HOME/berth or ~/.config/berth
+  BERTH_DATA_DIR     what lasts; default $XDG_DATA_HOME/berth or ~/.local/share/berth
+  BERTH_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/berth or ~/.cache/berth
+  BERTH_LOG          as --log
+  NO_COLOR           no colours";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, about = "Runs the tools of AI agents in WebAssembly sandboxes", long_about = ABOUT, after_help = AFTER)]
+#[command(propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// What holds for every command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Options for every command")]
+pub(crate) struct Options {
+    /// Let the built-in tools use this directory too, read and write
+    #[arg(long, value_name = "DIRECTORY", global = true)]
+    pub(crate) allow: Vec<PathBuf>,
+    /// Let the built-in tools read this directory too
+    #[arg(long, value_name = "DIRECTORY", global = true)]
+    pub(crate) allow_read: Vec<PathBuf>,
+    /// Load this plugin; it gets no directory unless the configuration grants one to its name
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) plugin: Vec<PathBuf>,
+    /// Read this file instead of your berth.toml
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Set a key of the configuration, as in tools.call=60
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    pub(crate) set: Vec<String>,
+    /// How much Berth tells of itself on stderr: off, error, warn, info, debug or trace [default: warn]
+    #[arg(long, value_name = "LEVEL", global = true)]
+    pub(crate) log: Option<LevelFilter>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Call a tool
+    Call(CallArguments),
+    /// List the tools, or tell everything about one
+    Tools(ToolsArguments),
+    /// Look into plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Show, describe or check the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Show tools at work, and what the sandbox stops
+    Demo(DemoArguments),
+}
+
+const CALL_AFTER: &str = "\
+Examples:
+  berth call read path=src/main.rs offset=10 limit=20
+  berth call find_path pattern='**/*.rs'
+  berth call grep '{\"pattern\": \"TODO\", \"case_sensitive\": false}'
+  echo '{\"path\": \"notes.md\", \"content\": \"hello\"}' | berth call write -
+  berth call read path=logo.png --output copy.png
+
+KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is.
+The answer's text goes to stdout, everything else to stderr.";
+
+/// `berth call`.
+#[derive(Args, Debug)]
+#[command(after_help = CALL_AFTER)]
+pub(crate) struct CallArguments {
+    /// The tool's name; `berth tools` lists them
+    pub(crate) tool: String,
+    /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
+    #[arg(value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+    /// Hand a file to the tool beside the JSON, which names the first one {"$attachment": 0}
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
+    /// Write the answer to this file: what isn't text if there is such a part, else the text
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object: id, tool, ok, and output or failure
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell the steps of the call and their times
+    #[arg(long, short, action = ArgAction::SetTrue)]
+    pub(crate) verbose: bool,
+}
+
+const TOOLS_AFTER: &str = "\
+Examples:
+  berth tools
+  berth tools grep
+  berth tools --json | jq '.[].name'";
+
+/// `berth tools`.
+#[derive(Args, Debug)]
+#[command(after_help = TOOLS_AFTER)]
+pub(crate) struct ToolsArguments {
+    /// Tell everything about this tool: arguments, behaviour, what its plugin may use
+    pub(crate) tool: Option<String>,
+    /// Print JSON: the definitions as models get them
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `berth plugin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Tell what a component is and wants, without granting it anything
+    #[command(after_help = "Example:\n  berth plugin inspect target/wasm32-wasip2/release/my_plugin.wasm")]
+    Inspect {
+        /// The component, a .wasm file
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `berth config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print what holds, and where each value came from
+    #[command(after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json")]
+    Show {
+        /// Print a JSON array of key, value and source
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of berth.toml
+    #[command(after_help = "Example:\n  berth config schema > berth.schema.json")]
+    Schema,
+    /// Name everything that is wrong with the configuration
+    #[command(after_help = "Examples:\n  berth config check\n  berth config check team.toml")]
+    Check {
+        /// Check this file alone, instead of everything that holds
+        file: Option<PathBuf>,
+    },
+}
+
+const DEMO_AFTER: &str = "\
+The demo works in a scratch folder that it removes, needs no network, and fails if an attack was not stopped.";
+
+/// `berth demo`.
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_AFTER)]
+pub(crate) struct DemoArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("berth").chain(line.iter().copied()))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_anywhere_among_a_call_s_arguments() {
+        let arguments = parse(&["call", "grep", "--allow", "/a", "pattern=-x", "--json", "include=*.rs", "-", "--allow-read=/b"]);
+        let arguments = arguments.expect("it is right");
+        assert_eq!(arguments.options.allow, [PathBuf::from("/a")]);
+        assert_eq!(arguments.options.allow_read, [PathBuf::from("/b")]);
+        let Command::Call(call) = arguments.command else { panic!("it is a call") };
+        assert!(call.json && !call.verbose);
+        assert_eq!((call.tool.as_str(), call.arguments), ("grep", vec!["pattern=-x".into(), "include=*.rs".into(), "-".into()]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_usage_error() {
+        for line in [&["cal"][..], &["call"], &[], &["--log", "loud", "tools"], &["call", "read", "--json", "--output", "x"], &["plugin"]] {
+            assert_eq!(parse(line).expect_err("it is wrong").exit_code(), 2, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_explains_itself_with_an_example() {
+        fn check(command: &mut clap::Command) {
+            let name = command.get_name().to_owned();
+            let help = command.render_help().to_string();
+            let leaf = !command.has_subcommands();
+            assert!(!leaf || name == "schema" || help.contains("Example") || name == "demo", "{name}:\n{help}");
+            command.get_subcommands_mut().for_each(check);
+        }
+        check(&mut Arguments::command());
+    }
+}

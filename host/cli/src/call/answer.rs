@@ -1,0 +1,206 @@
+//! Shows what a call came to: the answer on stdout, everything about it on stderr.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use berth_host::text::{neutral, neutral_line};
+use berth_host::{Answer, Body, Content, Failure, Step};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::CallArguments;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{BAD, FAINT, STRONG};
+
+/// Shows the answer as `call` asks for it.
+pub(crate) fn show(call: &CallArguments, answer: &Answer) -> Result<Exit, Error> {
+    let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::of);
+    if call.json {
+        writeln!(io::stdout().lock(), "{}", object(call, answer))?;
+        return Ok(exit);
+    }
+    let content = match &answer.outcome {
+        Ok(output) => &output.content,
+        Err(failure) => &failure.content,
+    };
+    match &call.output {
+        Some(path) if !content.is_empty() => keep(path, content)?,
+        _ => print(&mut io::stdout().lock(), content, io::stdout().is_terminal())?,
+    }
+    if let Err(failure) = &answer.outcome {
+        write!(anstream::stderr(), "{}", explained(failure))?;
+    }
+    if call.verbose {
+        write!(anstream::stderr(), "{}", steps(&answer.id.to_string(), &answer.steps))?;
+    }
+    Ok(exit)
+}
+
+/// The answer as one JSON object.
+fn object(call: &CallArguments, answer: &Answer) -> Value {
+    let mut object = Map::new();
+    object.insert("id".to_owned(), answer.id.to_string().into());
+    object.insert("tool".to_owned(), answer.tool.as_deref().unwrap_or(&call.tool).into());
+    object.insert("ok".to_owned(), answer.outcome.is_ok().into());
+    match &answer.outcome {
+        Ok(output) => object.insert("output".to_owned(), json!(output)),
+        Err(failure) => object.insert("failure".to_owned(), json!(failure)),
+    };
+    if call.verbose {
+        object.insert("steps".to_owned(), json!(answer.steps));
+    }
+    Value::Object(object)
+}
+
+/// The parts one after the other: text exactly as the tool gave it, what isn't text described. An answer that is nothing but bytes goes
+/// into a pipe or a file as it is.
+fn print(out: &mut impl Write, content: &[Content], terminal: bool) -> io::Result<()> {
+    if let ([Content { body: Body::Bytes(bytes), .. }], false) = (content, terminal) {
+        out.write_all(bytes)?;
+        return out.flush();
+    }
+    let mut ended = true;
+    for (index, part) in content.iter().enumerate() {
+        if index > 0 && !ended {
+            out.write_all(b"\n")?;
+        }
+        let text = match &part.body {
+            Body::Text(text) => neutral(text).into_owned(),
+            Body::Link(uri) => neutral_line(uri),
+            Body::Bytes(bytes) => described(part, bytes.len()),
+        };
+        out.write_all(text.as_bytes())?;
+        // Parts are joined by a line end, as every front end does; one that the text has is enough.
+        ended = text.ends_with('\n');
+    }
+    if terminal && !ended {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+fn described(part: &Content, length: usize) -> String {
+    let media_type = part.media_type.as_deref().unwrap_or("application/octet-stream");
+    format!("[{}, {length} bytes; --output FILE writes it to a file]", neutral_line(media_type))
+}
+
+/// Writes the answer to a file: the bytes in it, or else its text.
+fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
+    let mut bytes: Vec<&[u8]> =
+        content.iter().filter_map(|part| if let Body::Bytes(bytes) = &part.body { Some(bytes.as_slice()) } else { None }).collect();
+    let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
+    let text = texts.join("\n");
+    if bytes.is_empty() {
+        bytes.push(text.as_bytes());
+    } else if !text.is_empty() {
+        writeln!(anstream::stderr(), "{}", neutral(&text))?;
+    }
+    if bytes.len() > 1 {
+        return Err(Error::Usage(format!("the answer has {} parts that aren't text, and --output takes one; use --json", bytes.len())));
+    }
+    fs::write(path, bytes.concat()).map_err(berth_host::HostError::io(format!("writing {}", path.display())))?;
+    Ok(())
+}
+
+/// A failure for a person: what, by which rule, and what to do.
+fn explained(failure: &Failure) -> String {
+    let code = failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
+    let head = format!("{BAD}error[{}{code}]{BAD:#}", failure.category.as_str());
+    let mut lines = Vec::new();
+    match &failure.denial {
+        Some(denial) => {
+            // Where the tool had words of its own, they come first.
+            let own = if failure.message == denial.to_string() { None } else { Some(neutral(&failure.message)) };
+            let said = own.map_or_else(|| format!("{} is refused", neutral_line(&denial.action)), |message| message.into_owned());
+            lines.push(format!("{head}: {said}"));
+            lines.push(field("rule", &denial.rule));
+            lines.push(field("place", &denial.place));
+            lines.push(field("remedy", &denial.remedy));
+        }
+        None => lines.push(format!("{head}: {}", neutral(&failure.message))),
+    }
+    if let Some(suggestion) = &failure.suggestion {
+        lines.push(field("try", suggestion));
+    }
+    if let Some(wait) = failure.retry_after {
+        lines.push(field("again in", &format!("{} ms", wait.as_millis())));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn field(name: &str, text: &str) -> String {
+    format!("  {STRONG}{name}{STRONG:#}: {}", neutral(text))
+}
+
+fn steps(id: &str, steps: &[Step]) -> String {
+    let total: Duration = steps.iter().map(|step| step.time).sum();
+    let mut text = format!("{FAINT}call {id}\n");
+    for (name, time) in steps.iter().map(|step| (step.name, step.time)).chain([("total", total)]) {
+        text += &format!("  {name:<10} {:>10.3} ms\n", time.as_secs_f64() * 1e3);
+    }
+    text + &format!("{FAINT:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_host::{Category, Denial};
+
+    use super::*;
+
+    fn bytes(bytes: &[u8]) -> Content {
+        Content { body: Body::Bytes(bytes.to_vec()), media_type: Some("image/png".to_owned()), meta: None }
+    }
+
+    #[track_caller]
+    fn check(content: &[Content], terminal: bool, expected: &str) {
+        let mut out = Vec::new();
+        print(&mut out, content, terminal).expect("a vector takes everything");
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn text_is_printed_exactly_and_a_terminal_gets_a_last_line_end() {
+        check(&[Content::text("a\r\nb")], false, "a\r\nb");
+        check(&[Content::text("a")], true, "a\n");
+        check(&[Content::text("a\n")], true, "a\n");
+        check(&[Content::text("a"), Content::text("b\n"), Content::text("c")], false, "a\nb\nc");
+        check(&[Content::text("\u{1b}]0;x\u{7}")], true, "\u{fffd}]0;x\u{fffd}\n");
+        check(&[], true, "");
+    }
+
+    #[test]
+    fn bytes_are_described_unless_they_alone_go_into_a_pipe() {
+        check(&[bytes(b"\x1b[2J")], false, "\x1b[2J");
+        check(&[bytes(b"12345")], true, "[image/png, 5 bytes; --output FILE writes it to a file]\n");
+        check(&[Content::text("a"), bytes(b"12345")], false, "a\n[image/png, 5 bytes; --output FILE writes it to a file]");
+    }
+
+    #[test]
+    fn a_denial_names_rule_place_and_remedy() {
+        let denial = Denial {
+            capability: "files".into(),
+            action: "read /w/.env".into(),
+            rule: "deny_read = \"**/.env\"".into(),
+            place: "[tools.file] in /c/berth.toml, line 2".into(),
+            remedy: "To allow it, take it out.".into(),
+        };
+        let text = anstream::adapter::strip_str(&explained(&Failure::denied(denial.clone()))).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "error[policy_blocked]: read /w/.env is refused");
+        assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
+        assert_eq!(lines[2], "  place: [tools.file] in /c/berth.toml, line 2");
+        assert_eq!(lines[3], "  remedy: To allow it, take it out.");
+        let own = Failure { message: "can't\u{1b}[2J".into(), ..Failure::denied(denial) };
+        let text = anstream::adapter::strip_str(&explained(&own)).to_string();
+        assert!(text.starts_with("error[policy_blocked]: can't\u{fffd}[2J\n"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_tells_code_and_suggestion() {
+        let failure = Failure::new(Category::PermanentFailure, "no such file").with_code("not-found").with_suggestion("READ.md");
+        let text = anstream::adapter::strip_str(&explained(&failure)).to_string();
+        assert_eq!(text, "error[permanent_failure/not-found]: no such file\n  try: READ.md\n");
+    }
+}

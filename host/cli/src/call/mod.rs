@@ -1,0 +1,81 @@
+//! `berth call`.
+
+mod answer;
+mod interrupt;
+mod live;
+mod values;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_host::{Body, Content, Events, Host, NoEvents, Request};
+use serde_json::Value;
+
+use crate::arguments::{CallArguments, Options};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+
+/// Bytes of JSON on stdin: what a host takes at most, and room for spaces and line ends.
+const MAX_STDIN: u64 = 4 * 1024 * 1024;
+
+/// Bytes of an attachment, which is held in memory and copied into the sandbox.
+const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
+
+/// Runs the command.
+pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error> {
+    let attachments = call.attach.iter().map(|file| attachment(file)).collect::<Result<_, _>>()?;
+    let cancel = interrupt::cancellation()?;
+    let (answer, live) = host::run(options, async |host: Host| {
+        let arguments = arguments(&call.arguments, &call.tool, &host)?;
+        let live = live::Live::where_watched();
+        let events: Arc<dyn Events> = match &live {
+            Some(live) => live.events(),
+            None => Arc::new(NoEvents),
+        };
+        let request = Request { attachments, events, cancel, ..Request::new(&call.tool, arguments) };
+        Ok((host.call(request).await, live))
+    })?;
+    drop(live);
+    answer::show(call, &answer)
+}
+
+/// The arguments that were typed, as the JSON object that the tool takes.
+fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
+    let arguments = match words {
+        [word] if word == "-" => stdin().and_then(|text| values::from_json(&text)),
+        [word] if word.trim_start().starts_with('{') => values::from_json(word),
+        words => match host.tool(tool) {
+            Some(definition) => values::from_words(&definition.input_schema, words),
+            // The host says best that there is no such tool.
+            None => Ok(Value::Object(serde_json::Map::new())),
+        },
+    };
+    arguments.map_err(Error::Usage)
+}
+
+fn stdin() -> Result<String, String> {
+    let mut text = String::new();
+    match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
+        Ok(length) if length as u64 > MAX_STDIN => {
+            Err("more than 4 MiB of JSON on stdin; hand large content over with --attach FILE".to_owned())
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(format!("stdin can't be read: {error}")),
+    }
+}
+
+/// A file as an attachment: text where it is UTF-8, else bytes.
+fn attachment(path: &Path) -> Result<Content, Error> {
+    let usage = |why: String| Error::Usage(format!("--attach {}: {why}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| usage(error.to_string()))?;
+    file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| usage(error.to_string()))?;
+    if bytes.len() as u64 > MAX_ATTACHMENT {
+        return Err(usage("more than 64 MiB".to_owned()));
+    }
+    let body = String::from_utf8(bytes).map_or_else(|error| Body::Bytes(error.into_bytes()), Body::Text);
+    Ok(Content { body, media_type: None, meta: None })
+}

@@ -1,0 +1,272 @@
+//! From the words of a command line to the JSON object that a tool takes.
+
+use serde_json::{Map, Value};
+
+/// References and alternatives are followed this deep: schemas come from plugins.
+const MAX_DEPTH: usize = 16;
+
+/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that `schema` names.
+///
+/// Where the schema takes a text, a value is a text, whatever it looks like.
+///
+/// # Errors
+///
+/// What can't be meant, in words for the person who typed it.
+pub(crate) fn from_words(schema: &Value, words: &[String]) -> Result<Value, String> {
+    let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
+    for word in words {
+        let (key, value) = word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| no_pair(schema, word))?;
+        match given.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => given.push((key, vec![value])),
+        }
+    }
+    let mut object = Map::new();
+    for (key, values) in given {
+        object.insert(key.to_owned(), property(schema, key, &values)?);
+    }
+    Ok(Value::Object(object))
+}
+
+/// The arguments in `text`, which is one JSON object; nothing is turned into anything.
+///
+/// # Errors
+///
+/// Where and why it is no JSON object.
+pub(crate) fn from_json(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(_) => Err("the arguments have to be a JSON object: '{\"key\": \"value\"}'".to_owned()),
+        Err(error) => Err(format!("the arguments are not JSON: {error}")),
+    }
+}
+
+fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String> {
+    let known = schema["properties"].as_object();
+    let other = &schema["additionalProperties"];
+    let property = match known.and_then(|known| known.get(key)) {
+        Some(property) => property,
+        None if other == &Value::Bool(false) => return Err(unknown(schema, key)),
+        None => other,
+    };
+    let accepts = Accepts::of(property, schema);
+    let [value] = values else {
+        if !accepts.array && !accepts.anything() {
+            return Err(format!("`{key}` is given {} times, and takes one value", values.len()));
+        }
+        return values.iter().map(|value| element(&accepts, schema, key, value)).collect::<Result<_, _>>().map(Value::Array);
+    };
+    if accepts.array && !accepts.string && !value.trim_start().starts_with('[') {
+        return Ok(Value::Array(vec![element(&accepts, schema, key, value)?]));
+    }
+    accepts.convert(value).ok_or_else(|| wrong(key, &accepts, value))
+}
+
+fn element(list: &Accepts<'_>, schema: &Value, key: &str, value: &str) -> Result<Value, String> {
+    let accepts = list.items.map(|items| Accepts::of(items, schema)).unwrap_or_default();
+    accepts.convert(value).ok_or_else(|| wrong(key, &accepts, value))
+}
+
+/// Which types a schema takes.
+#[derive(Debug, Default)]
+struct Accepts<'a> {
+    string: bool,
+    integer: bool,
+    number: bool,
+    boolean: bool,
+    null: bool,
+    object: bool,
+    array: bool,
+    items: Option<&'a Value>,
+}
+
+impl<'a> Accepts<'a> {
+    fn of(schema: &'a Value, root: &'a Value) -> Self {
+        let mut accepts = Self::default();
+        accepts.add(schema, root, 0);
+        accepts
+    }
+
+    fn add(&mut self, schema: &'a Value, root: &'a Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
+            if let Some(target) = root.pointer(pointer) {
+                self.add(target, root, depth + 1);
+            }
+        }
+        match &schema["type"] {
+            Value::String(name) => self.name(name),
+            Value::Array(names) => names.iter().filter_map(Value::as_str).for_each(|name| self.name(name)),
+            _ => {
+                let values = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
+                values.for_each(|value| self.name(type_of(value)));
+            }
+        }
+        if !schema["items"].is_null() {
+            self.items = Some(&schema["items"]);
+        }
+        for key in ["anyOf", "oneOf", "allOf"] {
+            for form in schema[key].as_array().into_iter().flatten() {
+                self.add(form, root, depth + 1);
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        match name {
+            "string" => self.string = true,
+            "integer" => self.integer = true,
+            "number" => self.number = true,
+            "boolean" => self.boolean = true,
+            "null" => self.null = true,
+            "object" => self.object = true,
+            "array" => self.array = true,
+            _ => {}
+        }
+    }
+
+    /// Whether the schema says nothing of types.
+    fn anything(&self) -> bool {
+        self.names().is_empty()
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let all = [
+            (self.string, "a text"),
+            (self.integer, "a whole number"),
+            (self.number, "a number"),
+            (self.boolean, "true or false"),
+            (self.object, "a JSON object"),
+            (self.array, "a list (repeat the key)"),
+            (self.null, "null"),
+        ];
+        all.into_iter().filter(|(accepted, _)| *accepted).map(|(_, name)| name).collect()
+    }
+
+    fn convert(&self, text: &str) -> Option<Value> {
+        if self.string {
+            return Some(Value::from(text));
+        }
+        let value = serde_json::from_str(text).ok();
+        if self.anything() {
+            return Some(value.unwrap_or_else(|| Value::from(text)));
+        }
+        value.filter(|value| match value {
+            Value::Null => self.null,
+            Value::Bool(_) => self.boolean,
+            Value::Number(number) => self.number || self.integer && !number.is_f64(),
+            Value::String(_) => false,
+            Value::Array(_) => self.array,
+            Value::Object(_) => self.object,
+        })
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn wrong(key: &str, accepts: &Accepts<'_>, value: &str) -> String {
+    format!("`{key}` takes {}, not `{value}`", accepts.names().join(" or "))
+}
+
+fn no_pair(schema: &Value, word: &str) -> String {
+    let meant = schema["required"].as_array().and_then(|required| required.first()).and_then(Value::as_str);
+    let hint = meant.map(|key| format!("; did you mean `{key}={word}`?")).unwrap_or_default();
+    format!("`{word}` is not KEY=VALUE{hint}")
+}
+
+fn unknown(schema: &Value, key: &str) -> String {
+    let known: Vec<&str> = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let near = crate::nearest::nearest(key, known.iter().copied()).map(|near| format!(" Did you mean `{near}`?")).unwrap_or_default();
+    format!("the tool has no argument `{key}`.{near} It takes: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "limit": { "type": ["integer", "null"], "minimum": 0 },
+                "share": { "type": "number" },
+                "all": { "type": "boolean" },
+                "include": { "type": "array", "items": { "type": "string" } },
+                "lines": { "anyOf": [{ "type": "array", "items": { "type": "integer" } }, { "type": "null" }] },
+                "mode": { "$ref": "#/$defs/Mode" },
+                "either": { "type": ["string", "integer"] },
+                "extra": { "type": "object" },
+                "free": true,
+                "endless": { "$ref": "#/properties/endless" }
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+            "$defs": { "Mode": { "oneOf": [{ "const": "content" }, { "const": "files" }] } }
+        })
+    }
+
+    fn convert(words: &[&str]) -> Result<Value, String> {
+        from_words(&schema(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_become_what_the_schema_names() {
+        let check = |words: &[&str], expected: Value| assert_eq!(convert(words), Ok(expected), "{words:?}");
+        check(&[], json!({}));
+        check(&["path=a=b"], json!({ "path": "a=b" }));
+        check(&["path="], json!({ "path": "" }));
+        check(&["path=5"], json!({ "path": "5" }));
+        check(&["path={\"a\":1}"], json!({ "path": "{\"a\":1}" }));
+        check(&["limit=10", "all=true", "share=0.5"], json!({ "limit": 10, "all": true, "share": 0.5 }));
+        check(&["limit=null"], json!({ "limit": null }));
+        check(&["limit=18446744073709551615"], json!({ "limit": u64::MAX }));
+        check(&["share=2"], json!({ "share": 2 }));
+        check(&["include=*.rs"], json!({ "include": ["*.rs"] }));
+        check(&["include=*.rs", "include=5"], json!({ "include": ["*.rs", "5"] }));
+        check(&["include=[\"a\", \"b\"]"], json!({ "include": ["a", "b"] }));
+        check(&["lines=1", "lines=2"], json!({ "lines": [1, 2] }));
+        check(&["mode=files"], json!({ "mode": "files" }));
+        check(&["either=5"], json!({ "either": "5" }));
+        check(&["extra={\"a\": [1]}"], json!({ "extra": { "a": [1] } }));
+        check(&["free=5"], json!({ "free": 5 }));
+        check(&["free=plain"], json!({ "free": "plain" }));
+        check(&["endless=x"], json!({ "endless": "x" }));
+    }
+
+    #[test]
+    fn what_can_t_be_meant_is_explained() {
+        let check = |words: &[&str], expected: &str| assert_eq!(convert(words), Err(expected.to_owned()), "{words:?}");
+        check(&["README.md"], "`README.md` is not KEY=VALUE; did you mean `path=README.md`?");
+        check(&["=x"], "`=x` is not KEY=VALUE; did you mean `path==x`?");
+        check(&["limit=ten"], "`limit` takes a whole number or null, not `ten`");
+        check(&["limit=1.5"], "`limit` takes a whole number or null, not `1.5`");
+        check(&["all=yes"], "`all` takes true or false, not `yes`");
+        check(&["extra=[1]"], "`extra` takes a JSON object, not `[1]`");
+        check(&["path=a", "path=b"], "`path` is given 2 times, and takes one value");
+        check(&["lines=x"], "`lines` takes a whole number, not `x`");
+        let known = "path, limit, share, all, include, lines, mode, either, extra, free, endless";
+        check(&["pth=x"], &format!("the tool has no argument `pth`. Did you mean `path`? It takes: {known}"));
+    }
+
+    #[test]
+    fn json_is_taken_as_it_is() {
+        assert_eq!(from_json("{\"limit\": \"10\"}"), Ok(json!({ "limit": "10" })));
+        assert!(from_json("[1]").is_err_and(|why| why.contains("JSON object")));
+        assert!(from_json("{\"a\": }").is_err_and(|why| why.contains("line 1 column 7")));
+    }
+}

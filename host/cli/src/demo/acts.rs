@@ -1,0 +1,187 @@
+//! What is played, as data.
+
+use berth_host::{Failure, Outcome};
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+
+/// One call, and how to tell whether it went as it should.
+pub(crate) struct Act {
+    /// For people.
+    pub(crate) title: &'static str,
+    /// The tool that is called.
+    pub(crate) tool: &'static str,
+    /// What it is called with.
+    pub(crate) arguments: fn(&Scene) -> Value,
+    /// Looks at the effect. `Ok` is what to show of the answer, `Err` what went wrong.
+    pub(crate) judge: fn(&Scene, &Outcome) -> Result<String, String>,
+}
+
+/// Real tools on real files; the second one is played again after the attacks.
+pub(crate) const TASKS: &[Act] = &[
+    Act {
+        title: "write a file",
+        tool: "write",
+        arguments: |_| json!({ "path": "notes/today.md", "content": "first\nsecond\nthird\n" }),
+        judge: |scene, outcome| {
+            let written = std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
+            answered(outcome, |_| written == "first\nsecond\nthird\n")
+        },
+    },
+    Act {
+        title: "read it",
+        tool: "read",
+        arguments: |_| json!({ "path": "notes/today.md", "limit": 1 }),
+        judge: |_, outcome| answered(outcome, |text| text.contains("first") && !text.contains("second")),
+    },
+    Act {
+        title: "edit it",
+        tool: "edit",
+        arguments: |_| json!({ "path": "notes/today.md", "old_string": "second", "new_string": "2nd" }),
+        judge: |scene, outcome| {
+            let written = std::fs::read_to_string(scene.project.join("notes/today.md")).unwrap_or_default();
+            answered(outcome, |_| written == "first\n2nd\nthird\n")
+        },
+    },
+    Act {
+        title: "search the project",
+        tool: "grep",
+        arguments: |_| json!({ "pattern": "h[ae]llo" }),
+        judge: |_, outcome| answered(outcome, |text| text.contains("main.rs") && text.contains("README.md")),
+    },
+    Act {
+        title: "find files",
+        tool: "find_path",
+        arguments: |_| json!({ "pattern": "**/*.rs" }),
+        judge: |_, outcome| answered(outcome, |text| text.contains("src/main.rs") && !text.contains("README")),
+    },
+    Act {
+        title: "list the folder",
+        tool: "list_directory",
+        arguments: |_| json!({}),
+        judge: |_, outcome| answered(outcome, |text| ["src", "notes", "README.md"].iter().all(|name| text.contains(name))),
+    },
+];
+
+/// What a hostile plugin tries.
+pub(crate) const ATTACKS: &[Act] = &[
+    Act {
+        title: "read a file outside the granted folder",
+        tool: "read_outside",
+        arguments: |scene| json!({ "path": scene.secret_file }),
+        judge: nothing_leaked,
+    },
+    Act {
+        title: "read it through a link that lies inside",
+        tool: "read_outside",
+        arguments: |scene| json!({ "path": scene.project.join("link.txt") }),
+        judge: nothing_leaked,
+    },
+    Act {
+        title: "overwrite it",
+        tool: "write_outside",
+        arguments: |scene| json!({ "path": scene.secret_file }),
+        judge: |scene, outcome| {
+            let reason = failed(outcome)?;
+            if scene.secret_is_untouched() { Ok(reason) } else { Err("the file outside was changed".to_owned()) }
+        },
+    },
+    Act { title: "loop for ever", tool: "loop_forever", arguments: |_| json!({}), judge: |_, outcome| failed(outcome) },
+    Act {
+        title: "take all memory",
+        tool: "memory_bomb",
+        arguments: |_| json!({}),
+        judge: |_, outcome| {
+            let reason = failed(outcome)?;
+            // The sandbox has 64 MiB; what Berth itself needs is well below the rest.
+            match peak_memory_mib() {
+                Some(mib) if mib > 512 => Err(format!("Berth grew to {mib} MiB")),
+                Some(mib) => Ok(format!("{reason} (Berth needed {mib} MiB at most)")),
+                None => Ok(reason),
+            }
+        },
+    },
+    Act {
+        title: "flood the output",
+        tool: "flood_output",
+        arguments: |_| json!({}),
+        judge: |_, outcome| {
+            let (said, kept) = match outcome {
+                Ok(output) => ("the rest was dropped".to_owned(), json!(output).to_string().len()),
+                Err(failure) => (reason(failure), json!(failure).to_string().len()),
+            };
+            // The sandbox may answer with 1 MiB, which JSON's escapes make longer.
+            if kept > 4 << 20 { Err(format!("{kept} bytes got through")) } else { Ok(format!("{said} ({kept} bytes got through)")) }
+        },
+    },
+];
+
+/// The answer's text, if it is what it should be.
+fn answered(outcome: &Outcome, right: impl Fn(&str) -> bool) -> Result<String, String> {
+    let text = outcome.as_ref().map_err(reason)?.joined_text();
+    if right(&text) { Ok(text) } else { Err(format!("not the right answer: {text}")) }
+}
+
+/// Why a call failed, which it has to.
+fn failed(outcome: &Outcome) -> Result<String, String> {
+    outcome.as_ref().err().map(reason).ok_or_else(|| "it was allowed".to_owned())
+}
+
+/// Nothing of the answer, in whatever part or form, holds the secret.
+fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
+    let whole = match outcome {
+        Ok(output) => format!("{output:?}"),
+        Err(failure) => format!("{failure:?}"),
+    };
+    if whole.contains(&scene.secret) { Err("the secret got out".to_owned()) } else { failed(outcome) }
+}
+
+fn reason(failure: &Failure) -> String {
+    let code = failure.code.as_deref().map(|code| format!("/{code}")).unwrap_or_default();
+    format!("{}{code}: {}", failure.category.as_str(), failure.message)
+}
+
+/// The most memory that this process ever had, in MiB.
+fn peak_memory_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_host::{Body, Category, Content, Output};
+
+    use super::*;
+
+    #[test]
+    fn a_leak_is_seen_in_every_part() {
+        let scene = Scene::new().expect("a scratch folder");
+        let denied = || Failure::new(Category::PolicyBlocked, "no");
+        assert_eq!(nothing_leaked(&scene, &Err(denied())), Ok("policy_blocked: no".to_owned()));
+        assert!(nothing_leaked(&scene, &Ok(Output::text(scene.secret.clone()))).is_err());
+        assert!(nothing_leaked(&scene, &Ok(Output::default())).is_err(), "an attack that was allowed is one that was not stopped");
+        let structured = Failure { structured: Some(json!([scene.secret])), ..denied() };
+        assert!(nothing_leaked(&scene, &Err(structured)).is_err());
+        let link = Content { body: Body::Link(scene.secret.clone()), media_type: None, meta: None };
+        assert!(nothing_leaked(&scene, &Err(Failure { content: vec![link], ..denied() })).is_err());
+    }
+
+    #[test]
+    fn a_change_outside_is_seen() {
+        let scene = Scene::new().expect("a scratch folder");
+        let judge = |scene: &Scene| {
+            let act = ATTACKS.iter().find(|act| act.tool == "write_outside").expect("it is played");
+            (act.judge)(scene, &Err(Failure::new(Category::PolicyBlocked, "no")))
+        };
+        assert!(judge(&scene).is_ok());
+        std::fs::write(&scene.secret_file, "changed").expect("the file is written");
+        assert!(judge(&scene).is_err());
+    }
+
+    #[test]
+    fn the_peak_of_memory_is_known() {
+        assert!(peak_memory_mib().is_some_and(|mib| mib > 0));
+    }
+}

@@ -1,0 +1,142 @@
+//! `berth demo`: tools at work, then attacks, in a scratch folder. Each attack is judged by its effect, not by what it says of itself.
+
+mod acts;
+mod scene;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::text::{cut, neutral_line};
+use berth_host::{Host, HostError, Request};
+use serde_json::{Value, json};
+
+use self::acts::{ATTACKS, Act, TASKS};
+use self::scene::Scene;
+use crate::arguments::DemoArguments;
+use crate::builtins::{BUILTINS, DEMO};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::style::{BAD, FAINT, GOOD, STRONG};
+
+/// What the demo grants: less than the defaults, so that nobody has to wait for an endless loop.
+const SETTINGS: [&str; 4] = ["tools.call=3", "tools.limits.cpu_secs=1", "tools.limits.memory_mib=64", "tools.limits.result_mib=1"];
+
+/// What isn't over by then was not stopped: the call's time, the grace for the answer, and as much again for a busy machine.
+const STOPPED_WITHIN: Duration = Duration::from_secs(16);
+
+/// Bytes of an answer or a reason that are shown.
+const SHOWN: usize = 160;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
+    if DEMO.is_empty() {
+        return Err(Error::Usage("this build of Berth carries no attacks; `cargo xtask demo` makes one that does".to_owned()));
+    }
+    let scene = Scene::new()?;
+    let out: &mut dyn Write = if arguments.json { &mut io::sink() } else { &mut anstream::stdout() };
+    let played = host::block_on(play(&scene, out))?;
+    let good = played.iter().all(|played| played.verdict.is_ok());
+    if arguments.json {
+        let acts: Vec<Value> = played.iter().map(Played::to_json).collect();
+        writeln!(io::stdout(), "{:#}", json!({ "ok": good, "acts": acts }))?;
+    }
+    Ok(if good { Exit::Success } else { Exit::Host })
+}
+
+async fn play(scene: &Scene, out: &mut dyn Write) -> Result<Vec<Played>, Error> {
+    let host = build(scene).await?;
+    let mut played = Vec::new();
+    writeln!(out, "{FAINT}In {}, which is removed at the end.{FAINT:#}", scene.project.display())?;
+    writeln!(out, "\n{STRONG}Tools at work{STRONG:#}{FAINT}, each call in a fresh sandbox{FAINT:#}")?;
+    for act in TASKS {
+        perform(&host, scene, act, "done", out, &mut played).await?;
+    }
+    writeln!(out, "\n{STRONG}Attacks{STRONG:#}{FAINT}, by a plugin with the same grants{FAINT:#}")?;
+    for act in ATTACKS {
+        perform(&host, scene, act, "stopped", out, &mut played).await?;
+    }
+    writeln!(out, "\n{STRONG}And afterwards{STRONG:#}")?;
+    for act in &TASKS[1..2] {
+        perform(&host, scene, act, "done", out, &mut played).await?;
+    }
+    let failed = played.iter().filter(|played| played.verdict.is_err()).count();
+    match failed {
+        0 => writeln!(out, "\n{GOOD}Every tool worked and every attack was stopped.{GOOD:#}")?,
+        _ => writeln!(out, "\n{BAD}{failed} of {} did not go as they should.{BAD:#}", played.len())?,
+    }
+    Ok(played)
+}
+
+async fn perform(
+    host: &Host,
+    scene: &Scene,
+    act: &'static Act,
+    good: &str,
+    out: &mut dyn Write,
+    all: &mut Vec<Played>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let answer = host.call(Request::new(act.tool, (act.arguments)(scene))).await;
+    let time = start.elapsed();
+    let late = (time > STOPPED_WITHIN).then(|| format!("took {} s", time.as_secs()));
+    let verdict = late.map_or_else(|| (act.judge)(scene, &answer.outcome), Err);
+    let (style, word, said) = match &verdict {
+        Ok(said) => (GOOD, good, said),
+        Err(said) => (BAD, "FAILED", said),
+    };
+    let millis = time.as_secs_f64() * 1e3;
+    writeln!(out, "  {style}{word:7}{style:#} {:46} {FAINT}{millis:>9.2} ms{FAINT:#}", act.title)?;
+    writeln!(out, "          {FAINT}{}{FAINT:#}", shown(said))?;
+    all.push(Played { act, time, verdict });
+    Ok(())
+}
+
+/// A host that sees nothing of the user's: neither configuration nor data. Only the cache is the user's own, so that code is compiled once.
+async fn build(scene: &Scene) -> Result<Host, HostError> {
+    let folders = Folders { cache: Folders::from_environment()?.cache, ..scene.folders() };
+    let inputs = Inputs { settings: SETTINGS.map(str::to_owned).to_vec(), ..Inputs::default() };
+    let loaded = config::load(&folders, &inputs)?;
+    let builder = Host::builder().config(loaded).folders(folders).working_directory(scene.project.clone());
+    builder.builtins(BUILTINS).builtins(DEMO).build().await
+}
+
+/// What came of an act.
+struct Played {
+    act: &'static Act,
+    time: Duration,
+    /// What was answered, or what went wrong.
+    verdict: Result<String, String>,
+}
+
+impl Played {
+    fn to_json(&self) -> Value {
+        let (good, said) = match &self.verdict {
+            Ok(said) => (true, said),
+            Err(said) => (false, said),
+        };
+        let micros = u64::try_from(self.time.as_micros()).unwrap_or(u64::MAX);
+        json!({ "title": self.act.title, "tool": self.act.tool, "ok": good, "micros": micros, "said": shown(said) })
+    }
+}
+
+/// The first line of a text, cut.
+fn shown(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default().trim();
+    let short = cut(line, SHOWN);
+    let more = if short.len() < text.trim().len() { " …" } else { "" };
+    neutral_line(short) + more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_is_shown_of_what_was_said() {
+        assert_eq!(shown("\n a\tb \nc"), "a b …");
+        assert_eq!(shown("all"), "all");
+        assert_eq!(shown("\u{1b}[2J"), "\u{fffd}[2J");
+    }
+}

@@ -1,0 +1,40 @@
+use std::io;
+
+use berth_host::HostError;
+
+use crate::exit::Exit;
+
+/// Why a command has no answer.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The command line asks for what can't be.
+    Usage(String),
+    /// Berth itself failed.
+    Host(HostError),
+    /// The answer can't be written: the reader is gone, or the disk is full.
+    Write(io::Error),
+}
+
+impl Error {
+    /// How the command ends, and what to say about it. A reader that is gone (`berth … | head`) has what it wanted.
+    pub(crate) fn end(self) -> (Exit, Option<String>) {
+        match self {
+            Self::Usage(message) => (Exit::Usage, Some(message)),
+            Self::Host(error) => (Exit::Host, Some(error.to_string())),
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => (Exit::Success, None),
+            Self::Write(error) => (Exit::Host, Some(format!("the answer can't be written: {error}"))),
+        }
+    }
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}

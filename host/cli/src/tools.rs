@@ -1,0 +1,178 @@
+//! `berth tools`.
+
+use std::io::Write;
+
+use berth_host::text::{cut, neutral, neutral_line};
+use berth_host::{Access, Annotations, Definition, Host, SubjectKind};
+use serde_json::{Value, json};
+
+use crate::arguments::{Options, ToolsArguments};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::plugin::Card;
+use crate::schema;
+use crate::style::{FAINT, STRONG};
+
+/// Characters of a description in the list.
+const SUMMARY: usize = 96;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
+    let host = host::run(options, async |host: Host| Ok(host))?;
+    match &arguments.tool {
+        Some(name) => one(&host, name, arguments.json),
+        None => all(&host, arguments.json),
+    }
+}
+
+fn all(host: &Host, as_json: bool) -> Result<Exit, Error> {
+    let tools = host.tools();
+    if as_json {
+        let tools: Value = tools.iter().map(|tool| json!(**tool)).collect();
+        writeln!(std::io::stdout().lock(), "{tools:#}")?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
+    for tool in &tools {
+        let name = &tool.name;
+        writeln!(out, "{STRONG}{name:width$}{STRONG:#}  {}  {FAINT}{}{FAINT:#}", summary(tool), provider(host, name))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
+    let Some(tool) = host.tool(name) else {
+        let similar = host.similar_tools(name);
+        let hint = similar.first().map_or_else(|| "`berth tools` lists what there is".to_owned(), |near| format!("did you mean `{near}`?"));
+        return Err(Error::Usage(format!("there is no tool `{name}`; {hint}")));
+    };
+    let plugin = host.plugin_of(&tool.name);
+    if as_json {
+        let mut value = json!(*tool);
+        value["plugin"] = json!(plugin);
+        writeln!(std::io::stdout().lock(), "{value:#}")?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    write!(out, "{}", described(&tool))?;
+    if let Some(plugin) = plugin {
+        write!(out, "\n{}", Card(plugin))?;
+    }
+    let directories = host.directories_of(&tool.name);
+    if !directories.is_empty() {
+        writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
+    }
+    for (path, access) in directories {
+        let access = if access == Access::Read { "read" } else { "read and write" };
+        writeln!(out, "  {} ({access})", neutral_line(&path.display().to_string()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn provider<'h>(host: &'h Host, tool: &str) -> &'h str {
+    host.plugin_of(tool).map_or("", |plugin| &plugin.manifest.name)
+}
+
+/// The first sentence of the description.
+pub(crate) fn summary(tool: &Definition) -> String {
+    let line = neutral_line(&tool.description);
+    let sentence = line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
+    let short = cut(sentence, SUMMARY);
+    if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
+}
+
+/// Everything about a tool, as people read it.
+fn described(tool: &Definition) -> String {
+    let title = tool.title.as_deref().map(|title| format!(" – {}", neutral_line(title))).unwrap_or_default();
+    let mut text = format!("{STRONG}{}{STRONG:#}{title}\n\n{}\n", tool.name, neutral(tool.description.trim()));
+    let arguments = schema::arguments(&tool.input_schema);
+    if !arguments.is_empty() {
+        text += &format!("\n{STRONG}Arguments{STRONG:#}\n");
+        let width = |of: fn(&schema::Argument) -> &str| arguments.iter().map(|argument| of(argument).chars().count()).max().unwrap_or(0);
+        let (names, types) = (width(|argument| &argument.name), width(|argument| &argument.takes).min(32));
+        for argument in &arguments {
+            let required = if argument.required { "required" } else { "" };
+            let default = argument.default.as_deref().map(|default| format!(" [default: {}]", neutral_line(default))).unwrap_or_default();
+            let line = format!(
+                "  {:names$}  {:types$}  {required:8}  {}{default}",
+                neutral_line(&argument.name),
+                neutral_line(&argument.takes),
+                neutral_line(&argument.description)
+            );
+            text += line.trim_end();
+            text += "\n";
+        }
+    }
+    text += &format!("\n{STRONG}Behaviour{STRONG:#}\n  {}\n", behaviour(tool.annotations));
+    for subject in &tool.subjects {
+        let access = if subject.access == Access::Read { "reads" } else { "writes" };
+        let kind = match subject.kind {
+            SubjectKind::Path => "path",
+            SubjectKind::Url => "URL",
+            SubjectKind::Command => "command",
+            SubjectKind::Text => "text",
+        };
+        text += &format!("  {access} the {kind} in `{}`\n", neutral_line(subject.pointer.trim_start_matches('/')));
+    }
+    if !tool.aliases.is_empty() {
+        text += &format!("  also called {}\n", tool.aliases.iter().map(|alias| neutral_line(alias)).collect::<Vec<_>>().join(", "));
+    }
+    if let Some(Value::Object(output)) = &tool.output_schema {
+        let names: Vec<String> =
+            output.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| neutral_line(name)).collect();
+        text += &format!("  structured answer: {}\n", names.join(", "));
+    }
+    text
+}
+
+fn behaviour(annotations: Annotations) -> String {
+    let Annotations { read_only, destructive, idempotent, open_world, cacheable } = annotations;
+    let words = [
+        (read_only, "only reads (enforced)"),
+        (!read_only && destructive, "may destroy"),
+        (!read_only && !destructive, "changes things"),
+        (idempotent, "repeating it changes nothing more"),
+        (open_world, "reaches beyond this machine"),
+        (cacheable, "its answer may be kept"),
+    ];
+    words.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(description: &str) -> Definition {
+        Definition {
+            name: "look".into(),
+            title: None,
+            description: description.into(),
+            input_schema: json!({ "type": "object", "properties": { "at": { "type": "string", "description": "What" } }, "required": ["at"] }),
+            output_schema: None,
+            annotations: Annotations::default(),
+            subjects: Vec::new(),
+            fence: None,
+            aliases: vec!["see".into()],
+            meta: None,
+        }
+    }
+
+    #[test]
+    fn a_summary_is_the_first_sentence_and_short() {
+        let check = |description: &str, expected: &str| assert_eq!(summary(&tool(description)), expected);
+        check("Looks. Then tells.", "Looks");
+        check("Looks at\na.txt.", "Looks at a.txt");
+        check("\u{1b}[2J", "\u{fffd}[2J");
+        assert!(summary(&tool(&"long ".repeat(100))).len() <= SUMMARY + '…'.len_utf8());
+    }
+
+    #[test]
+    fn everything_about_a_tool_is_told() {
+        let text = anstream::adapter::strip_str(&described(&tool("Looks."))).to_string();
+        assert!(text.contains("  at  text  required  What\n"), "{text}");
+        assert!(text.contains("  may destroy, reaches beyond this machine\n"), "{text}");
+        assert!(text.contains("  also called see\n"), "{text}");
+    }
+}
