@@ -13,7 +13,7 @@ mod listing;
 mod open;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use berth_contract::{Access, Denial};
@@ -145,31 +145,34 @@ impl FileView {
     ///
     /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
     pub fn locate(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
-        let real;
-        let (root, rest) = match self.grants.covering(path) {
-            Some(covering) => covering,
-            // Perhaps a link above the grant: then it is the real path that is covered. Looking has no side effects, and the answer is
-            // the same refusal whether or not something is there.
-            None => {
-                real = grants::real_or_given(path);
-                self.grants.covering(&real).ok_or_else(|| self.denied(Refusal::Outside, path, access))?
-            }
-        };
+        let located = self.locate_spelled(path, access);
+        if !matches!(located, Err(FileError::Denied(_))) {
+            return located;
+        }
+        // Perhaps it is only spelled differently: a link above the grant or from one grant to another, a `..` too many. Looking has no
+        // side effects, what it finds is decided on like any other path, and the refusal is the same whether or not something is there.
+        let real = grants::real_or_given(path);
+        if real == path { located } else { self.locate_spelled(&real, access).or(located) }
+    }
+
+    fn locate_spelled(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
+        let outside = || self.denied(Refusal::Outside, path, access);
+        let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
         let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
-        let rest = rest.to_str().ok_or_else(|| self.denied(Refusal::Outside, path, access))?;
+        let rest = rest.to_str().ok_or_else(outside)?;
         let mut there = rest;
         loop {
             match self.resolve(root.dir.as_fd(), if there.is_empty() { "." } else { there }, true, access) {
-                Ok(found) if there.len() == rest.len() => {
-                    self.check(&found.path, found.kind, access)?;
-                    return Ok(given);
-                }
                 Ok(found) => {
-                    let missing = rest[there.len()..].trim_start_matches('/');
-                    if Path::new(missing).components().any(|part| part == std::path::Component::ParentDir) {
-                        return Err(self.denied(Refusal::Outside, path, access));
+                    let missing = Path::new(rest[there.len()..].trim_start_matches('/'));
+                    if missing.components().any(|part| part == Component::ParentDir) {
+                        return Err(outside());
                     }
-                    self.check(&found.path.join(missing), FileType::Unknown, access)?;
+                    let (path, kind) = match missing.as_os_str().is_empty() {
+                        true => (found.path, found.kind),
+                        false => (found.path.join(missing), FileType::Unknown),
+                    };
+                    self.check(&path, kind, access)?;
                     return Ok(given);
                 }
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {

@@ -1,0 +1,379 @@
+//! The path layer on real directories: what it lets through, and what the outside looks like after everything that it refuses.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use berth_contract::Access;
+use berth_policy::files::{Grant, OwnFolder, PathGlobs};
+use berth_system::files::{FileError, FileView, Grants, OpenOptions};
+use rustix::fs::{FileType, Mode, Timestamps};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+/// A granted folder `in`, with `secrets/**`, `.env` refused for reading and `locked/**` for writing, and a folder `out` beside it.
+struct World {
+    _temp: TempDir,
+    inside: PathBuf,
+    outside: PathBuf,
+    view: FileView,
+}
+
+const READ: OpenOptions = OpenOptions {
+    read: true,
+    write: false,
+    create: false,
+    exclusive: false,
+    truncate: false,
+    directory: false,
+    no_follow: false,
+    sync: false,
+};
+const CREATE: OpenOptions = OpenOptions { write: true, create: true, ..READ };
+const TRUNCATE: OpenOptions = OpenOptions { write: true, truncate: true, ..READ };
+
+impl World {
+    fn new() -> Self {
+        Self::with(|inside| vec![(inside.to_owned(), Access::Write)])
+    }
+
+    fn with(grants: impl FnOnce(&Path) -> Vec<(PathBuf, Access)>) -> Self {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let root = temp.path().canonicalize().expect("is there");
+        let (inside, outside) = (root.join("in"), root.join("out"));
+        for dir in ["in/sub", "in/secrets/deep", "in/locked", "in/ro", "in/own", "out"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        for (file, text) in [
+            ("in/a.txt", "a"),
+            ("in/.env", "TOKEN"),
+            ("in/secrets/key", "KEY"),
+            ("in/locked/f", "locked"),
+            ("in/ro/f", "ro"),
+            ("in/own/f", "own"),
+            ("out/secret", "OUTSIDE"),
+        ] {
+            fs::write(root.join(file), text).expect("written");
+        }
+        let view = FileView::new(open(grants(&inside), &inside), false);
+        Self { _temp: temp, inside, outside, view }
+    }
+
+    fn dir(&self) -> BorrowedFd<'_> {
+        self.view.grants().roots()[0].dir.as_fd()
+    }
+
+    fn read(&self, path: &str) -> Result<String, FileError> {
+        let opened = self.view.open_at(self.dir(), path, READ)?;
+        let mut buffer = vec![0; 100];
+        let read = rustix::io::pread(&opened.handle, &mut buffer, 0)?;
+        Ok(String::from_utf8_lossy(&buffer[..read]).into_owned())
+    }
+
+    #[track_caller]
+    fn outside_is_untouched(&self) {
+        assert_eq!(fs::read_to_string(self.outside.join("secret")).expect("is there"), "OUTSIDE");
+        assert_eq!(fs::read_dir(&self.outside).expect("is there").count(), 1);
+        assert_eq!(fs::metadata(self.outside.join("secret")).expect("is there").nlink(), 1);
+    }
+}
+
+fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
+    let grants = grants.into_iter().map(|(path, access)| Grant { path, access, place: "[tools.file]".into() }).collect();
+    let own = vec![OwnFolder { path: inside.join("own"), secret: true }, OwnFolder { path: inside.join("later/own"), secret: true }];
+    let globs = |patterns: &[&str]| {
+        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        PathGlobs::new(&patterns, "[tools.file]").expect("globs")
+    };
+    let opened = Grants::open(grants, own, |rules| rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"])));
+    Arc::new(opened.expect("granted"))
+}
+
+#[track_caller]
+fn denied<T: std::fmt::Debug>(result: Result<T, FileError>, rule: &str) {
+    match result {
+        Err(FileError::Denied(denial)) => assert!(denial.to_string().contains(rule), "{denial}"),
+        other => panic!("not denied by {rule}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn errno<T: std::fmt::Debug>(result: Result<T, FileError>, expected: Errno) {
+    match result {
+        Err(FileError::Errno(errno)) => assert_eq!(errno, expected),
+        other => panic!("not {expected:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_granted_can_be_used() {
+    let world = World::new();
+    assert_eq!(world.read("a.txt").expect("is read"), "a");
+    assert_eq!(world.read("sub/../a.txt").expect("is read"), "a");
+    symlink("a.txt", world.inside.join("link")).expect("linked");
+    assert_eq!(world.read("link").expect("is read"), "a");
+    let made = world.view.open_at(world.dir(), "sub/new", CREATE).expect("is made");
+    assert_eq!((made.kind, made.path), (FileType::RegularFile, world.inside.join("sub/new")));
+    world.view.create_directory(world.dir(), "sub/dir/").expect("is made");
+    world.view.rename((world.dir(), "sub/new"), (world.dir(), "sub/dir/moved")).expect("is moved");
+    world.view.link((world.dir(), "sub/dir/moved"), (world.dir(), "twin")).expect("is linked");
+    world.view.unlink(world.dir(), "twin").expect("is removed");
+    world.view.unlink(world.dir(), "sub/dir/moved").expect("is removed");
+    world.view.remove_directory(world.dir(), "sub/dir").expect("is removed");
+    world.view.symlink("../a.txt", world.dir(), "sub/up").expect("is linked");
+    assert_eq!(world.view.read_link(world.dir(), "sub/up").expect("is a link"), "../a.txt");
+    assert_eq!(world.read("sub/up").expect("is read"), "a");
+}
+
+#[test]
+fn no_spelling_leads_out() {
+    let world = World::new();
+    symlink("../out", world.inside.join("dir-link")).expect("linked");
+    symlink("../out/secret", world.inside.join("file-link")).expect("linked");
+    symlink(&world.outside, world.inside.join("absolute-link")).expect("linked");
+    symlink("dir-link", world.inside.join("chain")).expect("linked");
+    symlink("/proc/self/root", world.inside.join("magic")).expect("linked");
+    let outside = world.outside.to_str().expect("UTF-8").to_owned();
+    let paths = [
+        "../out/secret".to_owned(),
+        "sub/../../out/secret".to_owned(),
+        "./../out/secret".to_owned(),
+        "../out/secret/".to_owned(),
+        format!("{outside}/secret"),
+        format!("/{outside}/secret"),
+        "dir-link/secret".to_owned(),
+        "dir-link//secret".to_owned(),
+        "file-link".to_owned(),
+        "file-link/".to_owned(),
+        "absolute-link/secret".to_owned(),
+        "chain/secret".to_owned(),
+        format!("magic{outside}/secret"),
+    ];
+    for path in &paths {
+        for how in [READ, CREATE, TRUNCATE] {
+            denied(world.view.open_at(world.dir(), path, how), "allowed_paths");
+        }
+        denied(world.view.find_at(world.dir(), path, true), "allowed_paths");
+        denied(world.view.set_times(world.dir(), path, true, &now()), "allowed_paths");
+    }
+    for path in ["../out/x", "dir-link/x", "absolute-link/x", "chain/x", "../out/x/"] {
+        denied(world.view.create_directory(world.dir(), path), "allowed_paths");
+        denied(world.view.open_at(world.dir(), path, CREATE), "allowed_paths");
+        denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), path)), "allowed_paths");
+        denied(world.view.link((world.dir(), "a.txt"), (world.dir(), path)), "allowed_paths");
+        denied(world.view.symlink("a.txt", world.dir(), path), "allowed_paths");
+    }
+    for path in ["../out/secret", "dir-link/secret", "chain/secret"] {
+        denied(world.view.unlink(world.dir(), path), "allowed_paths");
+        denied(world.view.rename((world.dir(), path), (world.dir(), "stolen")), "allowed_paths");
+        denied(world.view.link((world.dir(), path), (world.dir(), "stolen")), "allowed_paths");
+    }
+    assert!(!world.inside.join("stolen").exists());
+    world.outside_is_untouched();
+}
+
+#[test]
+fn links_that_a_guest_makes_lead_nowhere_else() {
+    let world = World::new();
+    for target in ["/etc", "../out", "sub/../../out", "..", "secrets/key", ".env"] {
+        match world.view.symlink(target, world.dir(), "made") {
+            Err(FileError::Denied(_)) => assert!(fs::symlink_metadata(world.inside.join("made")).is_err(), "{target}"),
+            other => panic!("{target}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_denied_can_neither_be_read_nor_renamed_into_reach() {
+    let world = World::new();
+    symlink(".env", world.inside.join("alias")).expect("linked");
+    symlink("secrets", world.inside.join("alias-dir")).expect("linked");
+    for path in [".env", "./.env", "sub/../.env", "secrets/key", "alias", "alias-dir/key", "secrets", "secrets/missing"] {
+        denied(world.view.open_at(world.dir(), path, READ), "deny_read");
+        denied(world.view.open_at(world.dir(), path, TRUNCATE), "deny_read");
+        denied(world.view.find_at(world.dir(), path, true), "deny_read");
+    }
+    denied(world.view.rename((world.dir(), ".env"), (world.dir(), "x")), "deny_read");
+    denied(world.view.link((world.dir(), ".env"), (world.dir(), "x")), "deny_read");
+    denied(world.view.rename((world.dir(), "secrets"), (world.dir(), "x")), "deny_read");
+    denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), ".env")), "deny_read");
+    denied(world.view.unlink(world.dir(), ".env"), "deny_read");
+    assert!(!world.inside.join("x").exists());
+    assert_eq!(fs::read_to_string(world.inside.join(".env")).expect("is there"), "TOKEN");
+}
+
+#[test]
+fn a_folder_over_something_denied_stays_where_it_is() {
+    let world = World::new();
+    fs::create_dir_all(world.inside.join("box/a/b")).expect("made");
+    fs::write(world.inside.join("box/a/b/.env"), "DEEP").expect("written");
+    denied(world.view.rename((world.dir(), "box"), (world.dir(), "moved")), "deny_read");
+    // Under its new name it would be denied.
+    fs::create_dir(world.inside.join("plain")).expect("made");
+    denied(world.view.rename((world.dir(), "plain"), (world.dir(), "locked/plain")), "deny_write");
+    fs::create_dir_all(world.inside.join("later")).expect("made");
+    denied(world.view.rename((world.dir(), "later"), (world.dir(), "moved")), "Berth's own");
+    fs::create_dir(world.inside.join("crowd")).expect("made");
+    for index in 0..10_001 {
+        fs::write(world.inside.join(format!("crowd/{index}")), "").expect("written");
+    }
+    denied(world.view.rename((world.dir(), "crowd"), (world.dir(), "moved")), "10,000");
+    assert!(!world.inside.join("moved").exists());
+    world.view.rename((world.dir(), "plain"), (world.dir(), "moved")).expect("is moved");
+}
+
+#[test]
+fn own_folders_and_files_are_out_of_reach() {
+    let world = World::new();
+    denied(world.read("own/f"), "Berth's own");
+    denied(world.view.open_at(world.dir(), "own/new", CREATE), "Berth's own");
+    denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
+    denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "filters.toml")), "Berth's own");
+    denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/Berth.TOML")), "Berth's own");
+    denied(world.view.symlink("a.txt", world.dir(), "berth.toml"), "Berth's own");
+    assert!(!world.inside.join("sub/berth.toml").exists());
+}
+
+#[test]
+fn read_only_grants_and_calls_change_nothing() {
+    let world = World::with(|inside| vec![(inside.to_owned(), Access::Read)]);
+    let read_only_call = FileView::new(open(vec![(world.inside.clone(), Access::Write)], &world.inside), true);
+    for (view, rule) in [(&world.view, "read-only grant"), (&read_only_call, "only reads")] {
+        let dir = view.grants().roots()[0].dir.as_fd();
+        denied(view.open_at(dir, "a.txt", TRUNCATE), rule);
+        denied(view.open_at(dir, "a.txt", OpenOptions { truncate: true, ..READ }), rule);
+        denied(view.open_at(dir, "a.txt", OpenOptions { create: true, ..READ }), rule);
+        denied(view.open_at(dir, "new", CREATE), rule);
+        denied(view.create_directory(dir, "new"), rule);
+        denied(view.unlink(dir, "a.txt"), rule);
+        denied(view.rename((dir, "a.txt"), (dir, "new")), rule);
+        denied(view.link((dir, "a.txt"), (dir, "new")), rule);
+        denied(view.symlink("a.txt", dir, "new"), rule);
+        denied(view.set_times(dir, "a.txt", true, &now()), rule);
+        denied(view.remove_directory(dir, "sub"), rule);
+    }
+    assert_eq!(fs::read_to_string(world.inside.join("a.txt")).expect("is there"), "a");
+    assert!(!world.inside.join("new").exists());
+    assert_eq!(world.read("a.txt").expect("is read"), "a");
+}
+
+#[test]
+fn overlapping_grants_are_each_their_own() {
+    let world = World::with(|inside| vec![(inside.to_owned(), Access::Write), (inside.join("ro"), Access::Read)]);
+    denied(world.view.open_at(world.dir(), "ro/f", TRUNCATE), "read-only grant");
+    denied(world.view.rename((world.dir(), "ro"), (world.dir(), "rw")), "read-only grant");
+    denied(world.view.rename((world.dir(), "ro/f"), (world.dir(), "f")), "read-only grant");
+    denied(world.view.link((world.dir(), "ro/f"), (world.dir(), "f")), "read-only grant");
+    assert_eq!(world.read("ro/f").expect("is read"), "ro");
+
+    let world = World::with(|inside| vec![(inside.to_owned(), Access::Read), (inside.join("sub"), Access::Write)]);
+    denied(world.view.open_at(world.dir(), "a.txt", TRUNCATE), "read-only grant");
+    denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "sub/a.txt")), "read-only grant");
+    denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/a.txt")), "read-only grant");
+    world.view.open_at(world.dir(), "sub/new", CREATE).expect("is made");
+}
+
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let world = World::new();
+    let dir = fs::File::open(&world.inside).expect("is there");
+    rustix::fs::mknodat(&dir, "fifo", FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("made");
+    let _socket = std::os::unix::net::UnixListener::bind(world.inside.join("socket")).expect("bound");
+    for path in ["fifo", "socket"] {
+        errno(world.view.open_at(world.dir(), path, READ), Errno::NOTSUP);
+        errno(world.view.open_at(world.dir(), path, TRUNCATE), Errno::NOTSUP);
+        errno(world.view.link((world.dir(), path), (world.dir(), "twin")), Errno::PERM);
+    }
+    symlink("loop", world.inside.join("loop")).expect("linked");
+    errno(world.read("loop"), Errno::LOOP);
+    symlink("nowhere", world.inside.join("dangling")).expect("linked");
+    errno(world.view.open_at(world.dir(), "dangling", CREATE), Errno::LOOP);
+    assert!(!world.inside.join("nowhere").exists());
+    for path in ["", ".", "..", "sub/..", "/"] {
+        assert!(world.view.unlink(world.dir(), path).is_err(), "{path}");
+        assert!(world.view.remove_directory(world.dir(), path).is_err(), "{path}");
+        assert!(world.view.rename((world.dir(), path), (world.dir(), "x")).is_err(), "{path}");
+    }
+    errno(world.view.open_at(world.dir(), "a\0b", READ), Errno::INVAL);
+    errno(world.view.open_at(world.dir(), &"x/".repeat(5000), READ), Errno::NAMETOOLONG);
+}
+
+#[test]
+fn a_replaced_file_keeps_its_mode_if_this_call_made_the_new_one() {
+    let world = World::new();
+    let script = world.inside.join("run.sh");
+    fs::write(&script, "old").expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o4750)).expect("set");
+    world.view.open_at(world.dir(), "run.tmp", CREATE).expect("is made");
+    world.view.rename((world.dir(), "run.tmp"), (world.dir(), "run.sh")).expect("is moved");
+    assert_eq!(fs::metadata(&script).expect("is there").mode() & 0o7777, 0o750);
+
+    fs::write(world.inside.join("theirs"), "x").expect("written");
+    fs::set_permissions(world.inside.join("theirs"), fs::Permissions::from_mode(0o600)).expect("set");
+    world.view.rename((world.dir(), "theirs"), (world.dir(), "run.sh")).expect("is moved");
+    assert_eq!(fs::metadata(&script).expect("is there").mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn listings_leave_out_what_is_denied() {
+    let world = World::new();
+    let mut listing = world.view.list(world.dir()).expect("is listed");
+    let mut names: Vec<String> = listing.by_ref().map(|entry| entry.expect("is read").name).collect();
+    names.sort();
+    assert_eq!(names, ["a.txt", "locked", "ro", "sub"]);
+    assert_eq!(listing.hidden(), 3);
+}
+
+#[test]
+fn paths_are_located_as_people_spell_them() {
+    let world = World::new();
+    let alias = world.inside.parent().expect("has one").join("alias");
+    symlink(&world.inside, &alias).expect("linked");
+    let locate = |path: PathBuf, access| world.view.locate(&path, access);
+    for path in [world.inside.join("a.txt"), alias.join("a.txt"), world.inside.join("../in/a.txt")] {
+        assert_eq!(locate(path.clone(), Access::Write).expect("is located"), world.inside.join("a.txt"), "{}", path.display());
+    }
+    let new = world.inside.join("not/there/yet");
+    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), new);
+    denied(locate(world.inside.join("secrets/not/yet"), Access::Write), "deny_read");
+    denied(locate(world.inside.join("locked/not/yet"), Access::Write), "deny_write");
+    denied(locate(world.inside.join("not/../../out/secret"), Access::Read), "allowed_paths");
+    denied(locate(world.outside.join("secret"), Access::Read), "allowed_paths");
+    denied(locate(world.outside.join("missing"), Access::Read), "allowed_paths");
+}
+
+#[test]
+fn swapping_names_meanwhile_never_leads_out() {
+    let world = World::new();
+    fs::create_dir_all(world.inside.join("swap")).expect("made");
+    fs::write(world.inside.join("swap/secret"), "inside").expect("written");
+    symlink("../out", world.inside.join("trap")).expect("linked");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let [swap, trap, aside] = ["swap", "trap", "aside"].map(|name| world.inside.join(name));
+            while !done.load(Ordering::Relaxed) {
+                for (from, to) in [(&swap, &aside), (&trap, &swap), (&swap, &trap), (&aside, &swap)] {
+                    fs::rename(from, to).expect("renamed");
+                }
+            }
+        });
+        for _ in 0..10_000 {
+            if let Ok(text) = world.read("swap/secret") {
+                assert_eq!(text, "inside");
+            }
+            let _ = world.view.open_at(world.dir(), "swap/new", CREATE);
+            let _ = world.view.unlink(world.dir(), "swap/new");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    world.outside_is_untouched();
+}
+
+fn now() -> Timestamps {
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    Timestamps { last_access: now, last_modification: now }
+}
