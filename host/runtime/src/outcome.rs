@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Category, Definition, Failure, Outcome, SubjectKind};
 use serde_json::Value;
-use wasmtime::{Store, Trap};
+use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
 
 use crate::run::take_emitted;
@@ -38,7 +38,7 @@ pub(crate) fn stopped(stop: Stop, time: Duration) -> Failure {
         Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
         Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
-            .with_suggestion("Ask for less at once; the bound is `cpu` in `[limits]`."),
+            .with_suggestion("Ask for less at once; the bound is `cpu_secs` in [tools.limits]."),
     }
 }
 
@@ -57,15 +57,11 @@ pub(crate) fn host_failed() -> Failure {
 }
 
 /// Why a guest ended without an answer. Its backtrace and last words go to the log, not to the model.
-pub(crate) fn of_error(error: &wasmtime::Error, stop: Option<Stop>, store: &mut Store<CallState>, plugin: &str, time: Duration) -> Failure {
-    if let Some(stop) = stop {
-        return stopped(stop, time);
-    }
-    let state = store.data();
+pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
     if state.memory.refused() {
         return Failure::new(Category::PermanentFailure, "the tool needed more memory than it may have and was stopped")
             .with_code("memory_limit")
-            .with_suggestion("Ask for less at once; the bound is `memory_mib` in `[limits]`.");
+            .with_suggestion("Ask for less at once; the bound is `memory_mib` in [tools.limits].");
     }
     let reason = match (error.downcast_ref::<I32Exit>(), error.downcast_ref::<Trap>()) {
         (Some(exit), _) => format!("it ended itself with exit code {}", exit.0),
@@ -99,12 +95,12 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
 }
 
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).
-pub(crate) fn with_denial(outcome: Outcome, store: &mut Store<CallState>, arguments: &Value, definition: &Definition) -> Outcome {
+pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &Value, definition: &Definition) -> Outcome {
     let failure = match outcome {
         Err(failure) => failure,
         ok => return ok,
     };
-    let Some(denial) = store.data_mut().files.denials().take_first() else { return Err(failure) };
+    let Some(denial) = state.files.denials().take_first() else { return Err(failure) };
     let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled);
     let of_a_subject = || {

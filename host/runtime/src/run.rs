@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::{Call, CallId, CancellationToken, Failure, NoEvents, Outcome};
 use berth_system::files::FileView;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
 use wasmtime::{Store, UpdateDeadline};
 
@@ -52,7 +52,9 @@ struct Watch {
     /// Whether the guest runs on a thread that others wait for.
     borrowed: AtomicBool,
     cancel: CancellationToken,
-    /// When the guest is stopped.
+    /// The tool's own time.
+    time: Duration,
+    /// When the guest is stopped: a grace after its own time.
     end: Instant,
     cpu: Duration,
 }
@@ -69,7 +71,7 @@ pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usi
     };
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let deadline = Instant::now() + time;
-    let watch = Arc::new(Watch::new(deadline + limits.grace, limits.cpu, call.cancel.clone()));
+    let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
     let emitted = Emitted::default();
     let job = Job {
         runtime: Arc::clone(runtime),
@@ -99,7 +101,7 @@ pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usi
     let outcome = match timeout(watch.end.saturating_duration_since(Instant::now()) + STUCK, given_up(running, &watch)).await {
         Ok(outcome) => outcome,
         // The thread hangs. It is left behind, with its permit, and the answer goes out.
-        Err(_) => Err(outcome::stopped(Stop::Timeout, time)),
+        Err(_) => Err(watch.stopped(Stop::Timeout)),
     };
     outcome::with_emitted(outcome, &emitted)
 }
@@ -110,7 +112,7 @@ pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Resul
     let deadline = Instant::now() + limits.call;
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let watch = Arc::new(Watch::new(deadline, limits.cpu, cancel.clone()));
+    let watch = Arc::new(Watch::new(limits.call, &limits, cancel.clone()));
     let state = CallState::new(Setup {
         id: CallId("list-tools".into()),
         plugin: Arc::clone(&plugin.name),
@@ -137,7 +139,7 @@ pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Resul
             Ok(Ok(definitions)) => Ok(definitions),
             Ok(Err(failure)) => Err(format!("it does not list its tools: {}", berth_contract::text::cut(&failure.message, 1024))),
             Err(error) => {
-                let failure = outcome::of_error(&error, Stop::of(&watched.stop), &mut store, &name, limits.call);
+                let failure = watched.failure(&error, &store, &name);
                 Err(format!("it does not list its tools: {}", failure.message))
             }
         }
@@ -151,20 +153,13 @@ pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Resul
     }
 }
 
-impl Runtime {
-    /// Takes a place for a call among all and among those of its plugin.
-    fn place(semaphore: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(semaphore).try_acquire_owned().ok()
-    }
-}
-
 /// A place for the call, of the plugin's share first, so that waiting for that share keeps nobody else waiting.
 async fn admit(runtime: &Runtime, plugin: &Plugin, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
     if cancel.is_cancelled() {
         return Err(outcome::stopped(Stop::Cancelled, Duration::ZERO));
     }
-    if let Some(share) = Runtime::place(&plugin.share)
-        && let Some(place) = Runtime::place(&runtime.places)
+    if let Ok(share) = Arc::clone(&plugin.share).try_acquire_owned()
+        && let Ok(place) = Arc::clone(&runtime.places).try_acquire_owned()
     {
         return Ok([share, place]);
     }
@@ -219,12 +214,9 @@ async fn execute(job: Job) -> Outcome {
     };
     let outcome = match answer.await {
         Ok(answer) => convert::outcome(answer, limits.result),
-        Err(error) => {
-            let time = deadline.saturating_duration_since(watch.end.checked_sub(limits.grace).unwrap_or(deadline)) + limits.call;
-            Err(outcome::of_error(&error, Stop::of(&watch.stop), &mut store, &plugin.name, time))
-        }
+        Err(error) => Err(watch.failure(&error, &store, &plugin.name)),
     };
-    outcome::with_denial(outcome, &mut store, &call.arguments, &tool.definition)
+    outcome::with_denial(outcome, store.data_mut(), &call.arguments, &tool.definition)
 }
 
 /// The one place that makes a store: everything that bounds a guest is set here.
@@ -240,9 +232,21 @@ fn new_store(runtime: &Runtime, state: CallState, limits: &Limits, watch: &Arc<W
 }
 
 impl Watch {
-    fn new(end: Instant, cpu: Duration, cancel: CancellationToken) -> Self {
+    fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
         let (stop, borrowed) = (AtomicU8::new(0), AtomicBool::new(false));
-        Self { meter: Arc::default(), stop, borrowed, cancel, end, cpu }
+        Self { meter: Arc::default(), stop, borrowed, cancel, time, end: Instant::now() + time + limits.grace, cpu: limits.cpu }
+    }
+
+    /// Why a guest ended without an answer.
+    fn failure(&self, error: &wasmtime::Error, store: &Store<CallState>, plugin: &str) -> Failure {
+        match Stop::of(&self.stop) {
+            Some(stop) => self.stopped(stop),
+            None => outcome::of_error(error, store.data(), plugin),
+        }
+    }
+
+    fn stopped(&self, stop: Stop) -> Failure {
+        outcome::stopped(stop, self.time)
     }
 
     /// Looks at a running guest, every [`TICK`], from the thread that runs it.
@@ -280,16 +284,14 @@ async fn until_stopped(mut run: Pin<Box<dyn Future<Output = Outcome> + Send>>, w
     // A tick later than the guest would be stopped while it runs, so that it is the one to tell.
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
     let mut cancelled = pin!(watch.cancel.cancelled());
-    let mut told = false;
     poll_fn(|context| {
         if let Poll::Ready(outcome) = run.as_mut().poll(context) {
             return Poll::Ready(outcome);
         }
-        if !told && cancelled.as_mut().poll(context).is_ready() {
-            told = true;
-            return Poll::Ready(Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)));
+        if cancelled.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(watch.stopped(Stop::Cancelled)));
         }
-        end.as_mut().poll(context).map(|()| Err(outcome::stopped(Stop::Timeout, Duration::ZERO)))
+        end.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Timeout)))
     })
     .await
 }
@@ -305,7 +307,7 @@ async fn given_up(running: tokio::task::JoinHandle<Outcome>, watch: &Watch) -> O
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
             return Poll::Ready(joined.unwrap_or_else(|_| Err(outcome::host_failed())));
         }
-        late.as_mut().poll(context).map(|()| Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)))
+        late.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Cancelled)))
     })
     .await
 }

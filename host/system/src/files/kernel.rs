@@ -79,7 +79,7 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     let fds = FDS.get_or_init(|| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fds = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()?;
-        let is_proc = rustix::fs::fstatfs(&fds).is_ok_and(|fs| i64::try_from(fs.f_type) == Ok(PROC_SUPER_MAGIC));
+        let is_proc = rustix::fs::fstatfs(&fds).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC);
         is_proc.then_some(fds)
     });
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
