@@ -30,7 +30,7 @@ pub trait PluginComponent {
 impl<T: PluginComponent> tools::Guest for T {
     fn list_tools() -> Result<Vec<tools::Definition>, wit::Failure> {
         log_panics();
-        Ok(T::PLUGIN.tools.iter().map(definition).collect())
+        T::PLUGIN.tools.iter().map(definition).collect::<Result<_, _>>().map_err(failure)
     }
 
     fn call_tool(call: tools::Invocation) -> Result<wit::Output, wit::Failure> {
@@ -46,18 +46,18 @@ fn log_panics() {
     std::panic::set_hook(Box::new(|panic| logging::error(panic)));
 }
 
-fn definition(tool: &Offered) -> tools::Definition {
+fn definition(tool: &Offered) -> Result<tools::Definition, Failure> {
     let annotations = tool.annotations;
     let subjects = tool.subjects.iter().map(|subject| tools::Subject {
         pointer: subject.pointer.to_owned(),
         kind: subject.kind.as_str().to_owned(),
         access: subject.access.as_str().to_owned(),
     });
-    tools::Definition {
+    Ok(tools::Definition {
         name: tool.name.to_owned(),
         title: tool.title.map(str::to_owned),
         description: tool.description.to_owned(),
-        input_schema: (tool.input_schema)().as_value().to_string(),
+        input_schema: tool.checked_schema()?.as_value().to_string(),
         output_schema: (tool.output_schema)().map(|schema| schema.as_value().to_string()),
         annotations: tools::Annotations {
             read_only: annotations.read_only,
@@ -69,7 +69,7 @@ fn definition(tool: &Offered) -> tools::Definition {
         subjects: subjects.collect(),
         fence: tool.fence.map(str::to_owned),
         meta: (!tool.aliases.is_empty()).then(|| json!({ "berth:aliases": tool.aliases }).to_string()),
-    }
+    })
 }
 
 fn output(output: Output) -> wit::Output {

@@ -31,7 +31,25 @@ use crate::{Annotations, Call, Category, Content, Failure, Output, Subject, Tool
 /// operator is shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it can do with, where that is less
 /// than the host gives. Both may be left out. Version, authors, licence and repository come from the package.
 ///
-/// What breaks a rule of the contract doesn't compile.
+/// What breaks a rule of the contract doesn't compile:
+///
+/// ```compile_fail
+/// # use berth_sdk::{Call, Failure, Output, Tool};
+/// # struct Count;
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Arguments {}
+/// # impl Tool for Count {
+/// #     const NAME: &str = "count";
+/// #     const DESCRIPTION: &str = "Counts.";
+/// #     type Arguments = Arguments;
+/// #     fn call(_: Arguments, _: &Call) -> Result<Output, Failure> { Ok("1".into()) }
+/// # }
+/// berth_sdk::plugin! {
+///     name: "Word_Count", // a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first
+///     description: "Counts words and lines",
+///     tools: [Count],
+/// }
+/// ```
 #[macro_export]
 macro_rules! plugin {
     (
@@ -136,6 +154,22 @@ impl Offered {
                 T::call(arguments, &Call::new(invocation.attachments))
             },
         }
+    }
+}
+
+impl Offered {
+    /// The schema of the arguments, where each subject is one of them. One that is not would never be checked against the operator's
+    /// rules, and nobody would notice.
+    pub(crate) fn checked_schema(&self) -> Result<Schema, Failure> {
+        let schema = (self.input_schema)();
+        for subject in self.subjects {
+            let name = subject.pointer[1..].split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~");
+            if schema.get("properties").and_then(|properties| properties.get(&name)).is_none() {
+                let message = format!("tool {}: the subject {:?} is none of its arguments", self.name, subject.pointer);
+                return Err(Failure::permanent("subject", message));
+            }
+        }
+        Ok(schema)
     }
 }
 
@@ -256,6 +290,36 @@ mod tests {
         );
         check_fault(r#"{"pth": "a"}"#, Category::InvalidParameters, "`pth`: unknown field `pth`, expected `path` or `lines`");
         check_fault("[", Category::InvalidParameters, "EOF while parsing a list");
+    }
+
+    struct Wrong;
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    impl Tool for Wrong {
+        const NAME: &'static str = "wrong";
+        const DESCRIPTION: &'static str = "Names a subject that it doesn't have.";
+        const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/pth")];
+        type Arguments = Nothing;
+
+        fn call(_: Nothing, _: &Call) -> Result<Output, Failure> {
+            Ok(Output::default())
+        }
+    }
+
+    #[test]
+    fn a_subject_that_is_no_argument_is_a_fault() {
+        let failure = Offered::new::<Wrong>().checked_schema().unwrap_err();
+        assert_eq!(failure.message, "tool wrong: the subject \"/pth\" is none of its arguments");
+    }
+
+    #[test]
+    fn a_tool_that_is_not_there_is_not_called() {
+        let plugin = Plugin { tools: const { &[Offered::new::<Wrong>()] } };
+        let call = |tool: &str| plugin.call(Invocation { tool: tool.into(), arguments: "{}".into(), attachments: Vec::new() });
+        assert_eq!(call("right").unwrap_err().code.as_deref(), Some("unknown-tool"));
+        assert!(call("wrong").is_ok());
     }
 
     #[test]

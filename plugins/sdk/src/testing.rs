@@ -25,6 +25,10 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
 }
 
 /// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases and fence.
+///
+/// # Panics
+///
+/// Where a subject is none of the arguments: such a plugin doesn't load.
 pub fn definition<T: Tool>() -> Value {
     let tool = Offered::new::<T>();
     let annotations = tool.annotations;
@@ -36,7 +40,7 @@ pub fn definition<T: Tool>() -> Value {
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        "input_schema": (tool.input_schema)(),
+        "input_schema": tool.checked_schema().unwrap_or_else(|failure| panic!("{failure}")),
         "output_schema": (tool.output_schema)(),
         "annotations": {
             "read_only": annotations.read_only,
