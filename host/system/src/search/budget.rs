@@ -1,7 +1,9 @@
 //! What a search may still take, shared by its threads: time, results, text.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::model::{Control, Ending, MAX_RESULTS};
 
@@ -85,4 +87,10 @@ impl<'c> Budget<'c> {
     fn end_with(&self, reason: u8) {
         let _already_ended = self.end.compare_exchange(COMPLETE, reason, Ordering::Relaxed, Ordering::Relaxed);
     }
+}
+
+/// The CPU time that the calling thread has used.
+pub(super) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }

@@ -19,11 +19,12 @@ use crate::files::FileView;
 /// [`SearchError`].
 pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Counts, SearchError> {
     let pattern = Pattern { before: 0, after: 0, ..pattern.clone() };
-    let matcher = engine::compile(&pattern)?;
+    let compiled = engine::compile(&pattern)?;
     let (root, filter) = root::open(view, scope)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
-    let walked = walk.run(|| Counter { root: &root, budget: &budget, engine: Engine::new(&matcher, &pattern, &budget), files: Vec::new() });
+    let walked =
+        walk.run(|| Counter { root: &root, budget: &budget, engine: Engine::new(&compiled, &pattern, &budget), files: Vec::new() });
 
     let files_searched = walked.visitors.iter().map(|counter| counter.engine.searched).sum();
     let mut items: Vec<(String, u64)> = walked.visitors.into_iter().flat_map(|counter| counter.files).collect();

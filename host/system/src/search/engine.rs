@@ -3,11 +3,12 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink};
 
 use super::budget::Budget;
 use super::folder;
+use super::guard::{Compiled, Guarded};
 use super::model::{MAX_CONTEXT, Pattern, SearchError, Skipped};
 use super::walk::Item;
 
@@ -26,7 +27,7 @@ const IN_ONE_GO: usize = 64 << 10;
 /// # Errors
 ///
 /// [`SearchError::InvalidPattern`] with the engine's explanation.
-pub(super) fn compile(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
+pub(super) fn compile(pattern: &Pattern) -> Result<Compiled, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder.multi_line(true).case_insensitive(!pattern.case_sensitive).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX);
     if pattern.multiline {
@@ -35,12 +36,12 @@ pub(super) fn compile(pattern: &Pattern) -> Result<RegexMatcher, SearchError> {
         // Promises that no match spans lines, which lets the engine search whole buffers instead of lines.
         builder.line_terminator(Some(b'\n'));
     }
-    builder.build(&pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
+    Compiled::new(builder, &pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
 }
 
 /// Searches files, one at a time. Every thread has its own, since it keeps buffers and caches.
 pub(super) struct Engine<'e> {
-    matcher: RegexMatcher,
+    matcher: Guarded<'e>,
     searcher: Searcher,
     buffer: Vec<u8>,
     budget: &'e Budget<'e>,
@@ -55,8 +56,8 @@ pub(super) trait FileSink: Sink<Error = io::Error> {
 }
 
 impl<'e> Engine<'e> {
-    /// `matcher` is what [`compile`] made of `pattern`.
-    pub(super) fn new(matcher: &RegexMatcher, pattern: &Pattern, budget: &'e Budget<'e>) -> Self {
+    /// `compiled` is what [`compile`] made of `pattern`.
+    pub(super) fn new(compiled: &'e Compiled, pattern: &Pattern, budget: &'e Budget<'e>) -> Self {
         let context = |lines: u32| lines.min(MAX_CONTEXT) as usize;
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -68,7 +69,7 @@ impl<'e> Engine<'e> {
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
-        Self { matcher: matcher.clone(), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
+        Self { matcher: Guarded::new(compiled, budget), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
     }
 
     /// Searches the file that `item` names, if it still is one.
@@ -77,6 +78,7 @@ impl<'e> Engine<'e> {
             skipped.unreadable += 1;
             return;
         };
+        self.matcher.begin_file();
         match self.search_open(file.as_fd(), size, sink) {
             Ok(()) => self.searched += 1,
             // The reader gave up because the search is over.

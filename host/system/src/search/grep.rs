@@ -19,11 +19,11 @@ use crate::files::FileView;
 ///
 /// [`SearchError`].
 pub fn grep(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Lines, SearchError> {
-    let matcher = engine::compile(pattern)?;
+    let compiled = engine::compile(pattern)?;
     let (root, filter) = root::open(view, scope)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
-    let walked = walk.run(|| Reader { root: &root, budget: &budget, engine: Engine::new(&matcher, pattern, &budget), files: Vec::new() });
+    let walked = walk.run(|| Reader { root: &root, budget: &budget, engine: Engine::new(&compiled, pattern, &budget), files: Vec::new() });
 
     let files_searched = walked.visitors.iter().map(|reader| reader.engine.searched).sum();
     let mut files: Vec<Vec<Line>> = walked.visitors.into_iter().flat_map(|reader| reader.files).collect();

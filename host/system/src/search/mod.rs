@@ -10,6 +10,7 @@ mod filter;
 mod find;
 mod folder;
 mod grep;
+mod guard;
 mod ignores;
 mod model;
 mod queue;

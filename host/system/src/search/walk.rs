@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use berth_contract::Access;
 use berth_policy::files::Kind;
 use rustix::fs::FileType;
-use rustix::time::{ClockId, clock_gettime};
 
-use super::budget::Budget;
+use super::budget::{Budget, thread_cpu};
 use super::filter::{Filter, Verdict};
 use super::folder::{self, Folder, Names};
 use super::ignores::{Ignores, Place};
@@ -291,10 +290,4 @@ pub(super) fn scratch(buffer: &mut Vec<u8>) -> &mut [MaybeUninit<u8>] {
     buffer.clear();
     buffer.reserve(SCRATCH);
     buffer.spare_capacity_mut()
-}
-
-/// What the calling thread has used.
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }
