@@ -1,0 +1,68 @@
+//! What loaded plugins cost a process that waits: memory, and the time of a call. Each figure comes from a fresh process.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::Setting;
+use crate::measure::output_of;
+use crate::sandbox::Sandbox;
+use crate::table::{Row, Target, Unit};
+
+pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    let built_in = figures(setting, 0)?;
+    rows.push(Row {
+        name: "memory",
+        what: "resident memory, built-in plugins loaded, idle".to_owned(),
+        value: number(&built_in, "idle_mib"),
+        unit: Unit::Mebibytes,
+        target: Target::AtMost(25.0),
+        ours: String::new(),
+        rival: String::new(),
+    });
+    for copies in [1, 10, 100] {
+        let figures = figures(setting, copies)?;
+        let memory = |key| number(&figures, key).map_or("?".to_owned(), |mib| format!("{mib:.1} MiB"));
+        rows.push(Row {
+            name: "plugins",
+            what: format!("echo with {copies} more plugins loaded, p50"),
+            value: number(&figures, "p50_us"),
+            unit: Unit::Microseconds,
+            target: Target::None,
+            ours: format!("{} idle, {} after the calls", memory("idle_mib"), memory("used_mib")),
+            rival: String::new(),
+        });
+    }
+    Ok(rows)
+}
+
+/// What the process that [`figures`] starts does: it loads, measures itself, and prints what it found as JSON.
+pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
+    let scratch = repository.join("target/bench");
+    let sandbox = Sandbox::with_copies(repository, &scratch, copies)?;
+    let idle = resident()?;
+    let p50 = if copies == 0 { None } else { Some(sandbox.p50(500)?.as_secs_f64() * 1e6) };
+    println!("{}", json!({ "idle_mib": idle, "used_mib": resident()?, "p50_us": p50 }));
+    Ok(())
+}
+
+fn figures(setting: &Setting, copies: usize) -> Result<Value, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg("--repository").arg(&setting.repository).args(["--loaded", &copies.to_string()]);
+    let printed = output_of(&mut command)?;
+    serde_json::from_slice(&printed).map_err(|error| format!("the process with {copies} plugins printed no figures: {error}"))
+}
+
+fn number(figures: &Value, key: &str) -> Option<f64> {
+    figures[key].as_f64()
+}
+
+/// The memory of this process that is in RAM, in MiB.
+fn resident() -> Result<f64, String> {
+    let status = std::fs::read_to_string("/proc/self/status").map_err(|error| format!("can't read /proc/self/status: {error}"))?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or("/proc/self/status has no VmRSS".to_owned())
+}

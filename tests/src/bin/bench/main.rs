@@ -1,0 +1,138 @@
+//! Berth against what a user would otherwise run: each figure is a ratio of two measurements from the same run.
+//!
+//! `cargo xtask bench` builds this in release and runs it. A rival that isn't installed leaves its row empty and says how to get it; a
+//! target that was measured and missed makes the exit code 1.
+
+mod calls;
+mod files;
+mod loaded;
+mod measure;
+mod process;
+mod sandbox;
+mod search;
+mod table;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use table::{Row, Verdict};
+
+/// What the benches need to know of the machine and the build.
+pub(crate) struct Setting {
+    /// The root of the repository, with everything built.
+    repository: PathBuf,
+    /// Files that are made once and kept: `target/bench`.
+    scratch: PathBuf,
+}
+
+/// A group of rows that share their preparation.
+struct Group {
+    names: &'static [&'static str],
+    measure: fn(&Setting) -> Result<Vec<Row>, String>,
+}
+
+const GROUPS: [Group; 5] = [
+    Group { names: &["echo", "throughput"], measure: calls::measure },
+    Group { names: &["grep", "find"], measure: search::measure },
+    Group { names: &["read"], measure: files::measure },
+    Group { names: &["process"], measure: process::measure },
+    Group { names: &["memory", "plugins"], measure: loaded::measure },
+];
+
+fn main() -> ExitCode {
+    berth_host::helper_hook();
+    let result = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(Arguments { loaded: Some(copies), repository, .. }) => loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS),
+        Ok(arguments) => run(&arguments),
+        Err(message) => Err(message),
+    };
+    result.unwrap_or_else(|message| {
+        eprintln!("error: {message}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    let repository = arguments.repository.clone();
+    let setting = Setting { scratch: repository.join("target/bench"), repository };
+    std::fs::create_dir_all(&setting.scratch).map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
+    let mut rows = Vec::new();
+    for group in GROUPS.iter().filter(|group| arguments.wants(group)) {
+        eprintln!("measure {}", group.names.join(", "));
+        rows.extend((group.measure)(&setting)?);
+    }
+    let machine = machine();
+    println!("\n{machine}\n\n{}", table::show(&rows));
+    if let Some(file) = &arguments.json {
+        let json = format!("{:#}\n", table::as_json(&rows, &machine));
+        std::fs::write(file, json).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+    }
+    let missed = rows.iter().any(|row| row.verdict() == Verdict::Missed);
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[derive(Default)]
+struct Arguments {
+    repository: PathBuf,
+    json: Option<PathBuf>,
+    /// Measure this process with so many plugins loaded, and nothing else.
+    loaded: Option<usize>,
+    names: Vec<String>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let mut arguments = Arguments { repository: ".".into(), ..Arguments::default() };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--repository" => arguments.repository = value()?.into(),
+                "--json" => arguments.json = Some(value()?.into()),
+                "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
+                name if GROUPS.iter().any(|group| group.names.contains(&name)) => arguments.names.push(name.to_owned()),
+                other => {
+                    let known: Vec<_> = GROUPS.iter().flat_map(|group| group.names).copied().collect();
+                    return Err(format!("`{other}` is no bench and no flag; there are {} and --json FILE", known.join(", ")));
+                }
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn wants(&self, group: &Group) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| group.names.contains(&name.as_str()))
+    }
+}
+
+/// What the figures were measured on.
+fn machine() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let details = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        details.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or(std::env::consts::ARCH, |found| found.1);
+    format!("{processors} × {model}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+
+    fn parse(words: &[&str]) -> Result<Arguments, String> {
+        Arguments::parse(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn arguments_choose_rows_and_files() {
+        let arguments = parse(&["--json", "out.json", "echo", "--repository", "x"]).unwrap();
+        assert_eq!(arguments.json.as_deref(), Some("out.json".as_ref()));
+        assert_eq!((arguments.names, arguments.repository), (vec!["echo".to_owned()], "x".into()));
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for words in [&["--json"][..], &["nothing"], &["--loaded", "many"]] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+}

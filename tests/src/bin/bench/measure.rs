@@ -1,0 +1,102 @@
+//! Measuring two things so that the machine's moods hit both: in turn, and compared pair by pair.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What came of measuring Berth and its rival in turn.
+pub(crate) struct Compared {
+    /// The median of Berth's rounds.
+    pub(crate) ours: Duration,
+    /// The median of the rival's rounds.
+    pub(crate) rival: Duration,
+    /// The median of each round's own ratio, ours to the rival's: below 1 Berth is faster.
+    pub(crate) ratio: f64,
+}
+
+/// Runs both once to warm up, then `rounds` times in turn: A B A B.
+///
+/// # Errors
+///
+/// The first that either reports.
+pub(crate) fn in_turn(
+    rounds: usize,
+    mut ours: impl FnMut() -> Result<Duration, String>,
+    mut rival: impl FnMut() -> Result<Duration, String>,
+) -> Result<Compared, String> {
+    ours()?;
+    rival()?;
+    let mut times = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        times.push((ours()?, rival()?));
+    }
+    let ratio = |(ours, rival): &(Duration, Duration)| ours.as_secs_f64() / rival.as_secs_f64().max(1e-9);
+    Ok(Compared {
+        ours: median(times.iter().map(|(ours, _)| *ours).collect()),
+        rival: median(times.iter().map(|(_, rival)| *rival).collect()),
+        ratio: median_ratio(times.iter().map(ratio).collect()),
+    })
+}
+
+/// How long `work` takes.
+///
+/// # Errors
+///
+/// What `work` reports.
+pub(crate) fn time<T>(work: impl FnOnce() -> Result<T, String>) -> Result<Duration, String> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed())
+}
+
+/// Runs a program to its end and returns what it wrote to its standard output.
+///
+/// # Errors
+///
+/// It can't be started, or exits with anything but 0.
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let answer = command.stdin(Stdio::null()).output().map_err(|error| format!("{program} can't be started: {error}"))?;
+    if answer.status.success() {
+        Ok(answer.stdout)
+    } else {
+        Err(format!("{program} failed ({}): {}", answer.status, String::from_utf8_lossy(&answer.stderr).trim()))
+    }
+}
+
+/// The middle value; the upper one of two.
+pub(crate) fn median(mut values: Vec<Duration>) -> Duration {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn median_ratio(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// Where `PATH` has a program.
+pub(crate) fn find_program(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_of_what_was_measured_after_warming_up() {
+        let mut ours = [100, 3, 1, 2].into_iter();
+        let mut rival = [100, 6, 4, 2].into_iter();
+        let mut next = |values: &mut std::array::IntoIter<u64, 4>| values.next().map(Duration::from_millis).ok_or("spent".to_owned());
+        let mut next_rival = next;
+        let compared = in_turn(3, || next(&mut ours), || next_rival(&mut rival)).unwrap();
+        assert_eq!((compared.ours, compared.rival), (Duration::from_millis(2), Duration::from_millis(4)));
+        assert!((compared.ratio - 0.5).abs() < 1e-6, "{}", compared.ratio);
+    }
+
+    #[test]
+    fn an_error_ends_the_measurement() {
+        assert_eq!(in_turn(1, || Err("ours".to_owned()), || Ok(Duration::ZERO)).err().as_deref(), Some("ours"));
+    }
+}

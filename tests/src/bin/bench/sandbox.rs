@@ -1,0 +1,126 @@
+//! Hosts to measure, each with what it needs and nothing else. The rows know nothing of how a host is made.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use berth_host::config::Folders;
+use berth_host::{Builtin, Host, HostBuilder, Output, Request};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::measure::median;
+
+/// The smallest tool, of the plugin `bench`.
+pub(crate) const ECHO: &str = "bench__echo";
+
+/// A host and what runs its calls.
+pub(crate) struct Sandbox {
+    runtime: Runtime,
+    host: Host,
+    /// The tool that [`Sandbox::p50`] calls.
+    echo: String,
+}
+
+impl Sandbox {
+    /// The file tools, with `directory` as their working directory.
+    pub(crate) fn with_files(repository: &Path, directory: &Path) -> Result<Sandbox, String> {
+        Sandbox::build(builder(repository)?.working_directory(directory), ECHO)
+    }
+
+    /// The file tools, and the plugin that says things back.
+    pub(crate) fn with_echo(repository: &Path, scratch: &Path) -> Result<Sandbox, String> {
+        let plugin = repository.join("target/plugins/bench.wasm");
+        Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin), ECHO)
+    }
+
+    /// The file tools, and so many plugins that differ in nothing but their names.
+    pub(crate) fn with_copies(repository: &Path, scratch: &Path, copies: usize) -> Result<Sandbox, String> {
+        let component = read(&repository.join("target/plugins/bench.wasm"))?;
+        let mut builder = builder(repository)?.working_directory(scratch);
+        for number in 0..copies {
+            let name = copy_name(number);
+            let file = scratch.join(format!("{name}.wasm"));
+            std::fs::write(&file, renamed(&component, &name)?).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+            builder = builder.plugin_file(file);
+        }
+        Sandbox::build(builder, &format!("{}__echo", copy_name(copies.saturating_sub(1))))
+    }
+
+    /// What the calls run on.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// One call, which has to succeed.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
+        self.host.call(Request::new(tool, arguments)).await.outcome.map_err(|failure| format!("{tool} failed: {}", failure.message))
+    }
+
+    /// One call, from a thread outside the runtime.
+    pub(crate) fn call_and_wait(&self, tool: &str, arguments: Value) -> Result<Output, String> {
+        self.runtime.block_on(self.call(tool, arguments))
+    }
+
+    /// What the answer of a call holds for programs.
+    pub(crate) fn structured(&self, tool: &str, arguments: Value) -> Result<Value, String> {
+        self.call_and_wait(tool, arguments)?.structured.ok_or(format!("{tool} answered without structured output"))
+    }
+
+    /// The median time of so many calls of the echo tool, one after the other.
+    pub(crate) fn p50(&self, calls: usize) -> Result<Duration, String> {
+        self.runtime.block_on(async {
+            let mut times = Vec::with_capacity(calls);
+            for _ in 0..calls {
+                let start = Instant::now();
+                self.call(&self.echo, json!({ "text": "hello" })).await?;
+                times.push(start.elapsed());
+            }
+            Ok(median(times))
+        })
+    }
+
+    fn build(builder: HostBuilder, echo: &str) -> Result<Sandbox, String> {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build();
+        let runtime = runtime.map_err(|error| format!("the runtime does not start: {error}"))?;
+        let host = runtime.block_on(builder.build()).map_err(|error| format!("the host does not start: {error}"))?;
+        Ok(Sandbox { runtime, host, echo: echo.to_owned() })
+    }
+}
+
+/// A host with the built-in plugin, and folders of its own: no one's configuration counts, and what is compiled is kept between runs.
+fn builder(repository: &Path) -> Result<HostBuilder, String> {
+    let plugin = |extension: &str| read(&repository.join("target/plugins/file").with_extension(extension)).map(Vec::leak);
+    let file = Builtin { name: "file", wasm: plugin("wasm")?, compiled: Some(plugin("cwasm")?) };
+    Ok(Host::builder().builtins(&[file]).folders(Folders::inside(&repository.join("target/bench/home"))))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("can't read {}: {error}; build with `cargo xtask bench`", path.display()))
+}
+
+/// As long as the plugin's real name, so that it fits in its place.
+fn copy_name(number: usize) -> String {
+    format!("b{number:04}")
+}
+
+/// The component under another name of the same length.
+fn renamed(component: &[u8], name: &str) -> Result<Vec<u8>, String> {
+    const NAME: &[u8] = br#""name":"bench""#;
+    let at = component.windows(NAME.len()).position(|window| window == NAME).ok_or("the plugin `bench` has no manifest with its name")?;
+    let mut renamed = component.to_vec();
+    renamed[at + NAME.len() - 1 - name.len()..at + NAME.len() - 1].copy_from_slice(name.as_bytes());
+    Ok(renamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_differs_in_its_name_only() {
+        let component = br#"...{"manifest":1,"name":"bench","version":"0.1.0"}..."#;
+        let expected = br#"...{"manifest":1,"name":"b0042","version":"0.1.0"}..."#;
+        assert_eq!(renamed(component, &copy_name(42)).unwrap(), expected);
+        assert!(renamed(b"nothing", "b0042").is_err());
+    }
+}

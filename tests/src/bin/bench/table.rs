@@ -1,0 +1,191 @@
+//! What the benches found, as a table for people and as JSON for programs.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// One thing that was measured.
+pub(crate) struct Row {
+    /// Chooses the row on the command line.
+    pub(crate) name: &'static str,
+    pub(crate) what: String,
+    /// The figure that the target is about; nothing if it could not be measured.
+    pub(crate) value: Option<f64>,
+    pub(crate) unit: Unit,
+    pub(crate) target: Target,
+    /// What Berth took, for people.
+    pub(crate) ours: String,
+    /// What the rival took, or why there is no figure.
+    pub(crate) rival: String,
+}
+
+/// What `value` counts.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Unit {
+    /// Berth's time to the rival's.
+    Ratio,
+    Mebibytes,
+    Microseconds,
+}
+
+/// What a value has to reach.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Only reported.
+    None,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Verdict {
+    Reached,
+    Missed,
+    Reported,
+    NotMeasured,
+}
+
+impl Row {
+    /// A row without a figure, and why.
+    pub(crate) fn not_measured(name: &'static str, what: &str, unit: Unit, target: Target, why: String) -> Row {
+        Row { name, what: what.to_owned(), value: None, unit, target, ours: String::new(), rival: why }
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        match (self.value, self.target) {
+            (None, _) => Verdict::NotMeasured,
+            (Some(_), Target::None) => Verdict::Reported,
+            (Some(value), Target::AtMost(most)) if value <= most => Verdict::Reached,
+            (Some(value), Target::AtLeast(least)) if value >= least => Verdict::Reached,
+            _ => Verdict::Missed,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let (comparison, target) = match self.target {
+            Target::AtMost(most) => (Some("at most"), Some(most)),
+            Target::AtLeast(least) => (Some("at least"), Some(least)),
+            Target::None => (None, None),
+        };
+        json!({
+            "name": self.name,
+            "what": self.what,
+            "value": self.value,
+            "unit": match self.unit { Unit::Ratio => "ratio", Unit::Mebibytes => "MiB", Unit::Microseconds => "µs" },
+            "comparison": comparison,
+            "target": target,
+            "verdict": self.verdict().word(),
+            "berth": self.ours,
+            "rival": self.rival,
+        })
+    }
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Reached => "reached",
+            Verdict::Missed => "missed",
+            Verdict::Reported => "reported",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+impl Unit {
+    fn show(self, value: f64) -> String {
+        match self {
+            Unit::Ratio if value < 0.1 => format!("{value:.3} ×"),
+            Unit::Ratio => format!("{value:.2} ×"),
+            Unit::Mebibytes => format!("{value:.1} MiB"),
+            Unit::Microseconds => format!("{value:.0} µs"),
+        }
+    }
+}
+
+/// The rows under their headings, figures first.
+pub(crate) fn show(rows: &[Row]) -> String {
+    let mut lines = vec![["measured", "to reach", "verdict", "what", "berth", "against"].map(str::to_owned)];
+    for row in rows {
+        let target = match row.target {
+            Target::AtMost(most) => format!("≤ {}", row.unit.show(most)),
+            Target::AtLeast(least) => format!("≥ {}", row.unit.show(least)),
+            Target::None => String::new(),
+        };
+        let value = row.value.map_or("–".to_owned(), |value| row.unit.show(value));
+        lines.push([value, target, row.verdict().word().to_owned(), row.what.clone(), row.ours.clone(), row.rival.clone()]);
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; 6] = std::array::from_fn(width);
+    let mut table = String::new();
+    for line in &lines {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            // Figures are compared by their last digits, words by their first.
+            let written = if column < 2 { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
+            written.expect("a string takes what is written to it");
+        }
+        table.push_str(text.trim_end());
+        table.push('\n');
+    }
+    table
+}
+
+/// The rows and where they were measured.
+pub(crate) fn as_json(rows: &[Row], machine: &str) -> Value {
+    json!({ "machine": machine, "rows": rows.iter().map(Row::json).collect::<Vec<_>>() })
+}
+
+/// A time in the unit that suits it.
+pub(crate) fn show_time(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    match micros {
+        ..10.0 => format!("{micros:.1} µs"),
+        ..1_000.0 => format!("{micros:.0} µs"),
+        ..100_000.0 => format!("{:.1} ms", micros / 1e3),
+        _ => format!("{:.0} ms", micros / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: Option<f64>, target: Target) -> Row {
+        Row { name: "x", what: "a thing".into(), value, unit: Unit::Ratio, target, ours: "1 ms".into(), rival: "2 ms".into() }
+    }
+
+    #[test]
+    fn a_verdict_follows_from_value_and_target() {
+        let cases = [
+            (Some(0.5), Target::AtMost(0.5), Verdict::Reached),
+            (Some(0.6), Target::AtMost(0.5), Verdict::Missed),
+            (Some(15.0), Target::AtLeast(15.0), Verdict::Reached),
+            (Some(14.9), Target::AtLeast(15.0), Verdict::Missed),
+            (Some(f64::NAN), Target::AtMost(1.0), Verdict::Missed),
+            (Some(1.0), Target::None, Verdict::Reported),
+            (None, Target::AtMost(1.0), Verdict::NotMeasured),
+        ];
+        for (value, target, expected) in cases {
+            assert_eq!(row(value, target).verdict(), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_puts_figures_first_and_aligns() {
+        let table = show(&[row(Some(0.0123), Target::AtMost(1.0 / 30.0)), row(None, Target::AtLeast(15.0))]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1], " 0.012 ×  ≤ 0.033 ×  reached       a thing  1 ms   2 ms");
+        assert_eq!(lines[2], "       –  ≥ 15.00 ×  not measured  a thing  1 ms   2 ms");
+    }
+
+    #[test]
+    fn times_are_shown_in_the_unit_that_suits_them() {
+        let cases = [(1_500, "1.5 µs"), (150_000, "150 µs"), (1_500_000, "1.5 ms"), (250_000_000, "250 ms")];
+        for (nanos, expected) in cases {
+            assert_eq!(show_time(Duration::from_nanos(nanos)), expected);
+        }
+    }
+}
