@@ -91,10 +91,9 @@ impl<'a> Accepts<'a> {
         if depth > MAX_DEPTH {
             return;
         }
-        if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
-            if let Some(target) = root.pointer(pointer) {
-                self.add(target, root, depth + 1);
-            }
+        let pointer = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+        if let Some(target) = pointer.and_then(|pointer| root.pointer(pointer)) {
+            self.add(target, root, depth + 1);
         }
         match &schema["type"] {
             Value::String(name) => self.name(name),

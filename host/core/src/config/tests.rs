@@ -71,6 +71,15 @@ fn without_any_source_the_defaults_hold() {
 }
 
 #[test]
+fn the_default_globs_are_globs() {
+    let FileTools { deny_read, allow_read, deny_write, .. } = FileTools::default();
+    for glob in deny_read.iter().chain(&allow_read).chain(&deny_write) {
+        assert_eq!(PathGlob::new(glob.as_str()).as_ref(), Ok(glob));
+    }
+    assert!(!deny_write.is_empty());
+}
+
+#[test]
 fn later_sources_win_key_by_key() {
     let scene = Scene::new();
     let file = scene.write("[tools]\ncall = 5\nmax_call = 50\nmax_concurrent = 2\n[tools.file]\ndeny_read = [\"a\", \"b\"]\n");

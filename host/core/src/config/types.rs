@@ -104,12 +104,11 @@ pub struct FileTools {
 
 impl Default for FileTools {
     fn default() -> Self {
-        let globs = |patterns: &[&str]| patterns.iter().filter_map(|pattern| PathGlob::new(*pattern).ok()).collect();
         Self {
             allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
             deny_read: Vec::new(),
             allow_read: Vec::new(),
-            deny_write: globs(&[".git/hooks/**", ".git/config"]),
+            deny_write: vec![PathGlob::known(".git/hooks/**"), PathGlob::known(".git/config")],
         }
     }
 }
