@@ -21,9 +21,11 @@ pub(crate) struct Arguments {
     /// The directory to look in. Default: the working directory.
     path: Option<String>,
     /// How many paths to show. Default: 200.
-    #[serde(alias = "max_results")]
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u32>,
+    /// Another name for limit.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_results: Option<u32>,
 }
 
 /// For programs, beside the text.
@@ -36,21 +38,23 @@ struct Found {
 }
 
 impl Tool for FindPath {
-    const NAME: &'static str = "find_path";
-    const TITLE: Option<&'static str> = Some("Find files");
-    const DESCRIPTION: &'static str = "Finds files by a glob over their paths, in a directory and all below it. What .gitignore and .ignore leave out and hidden \
-        files are not found. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is no failure. Use grep to search in \
-        files, and list_directory to see all of one directory. Fails where the pattern is no glob or the directory is missing.";
+    const NAME: &str = "find_path";
+    const TITLE: Option<&str> = Some("Find files");
+    const DESCRIPTION: &str = "\
+        Finds files by a glob over their paths, in a directory and all below it. What .gitignore and .ignore leave out and hidden files \
+        are not found. Returns one path a line, sorted, and says when it stopped at the limit. Finding nothing is no failure. Use grep \
+        to search in files, and list_directory to see all of one directory. Fails where the pattern is no glob or the directory is \
+        missing.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
-    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
-    const ALIASES: &'static [&'static str] = &["glob", "glob_search"];
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &[&str] = &["glob", "glob_search"];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let Arguments { pattern, path, limit } = arguments;
+        let Arguments { pattern, path, limit, max_results } = arguments;
         let (root, glob) = place(&pattern, path)?;
         let scope = Scope { root: root.clone(), globs: vec![glob], ignore_rules: true, files_only: true, max_depth: None };
-        let found = search::find(&scope, limit.unwrap_or(DEFAULT_LIMIT).max(1))?;
+        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1))?;
         let paths = Shortened::new();
         let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n"]).collect();
         let count = found.items.len();

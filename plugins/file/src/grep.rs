@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     /// Lines to show before and after each match, where before or after don't say otherwise.
     #[schemars(range(max = 100))]
     context: Option<u32>,
-    /// What to show. Default: content.
+    /// What to show: content, the matching lines; files, only the paths of files with a match; count, how many lines match in each file.
+    /// Default: content.
     mode: Option<Mode>,
     /// Let a match span lines, and `.` match a line end. Default: false.
     multiline: Option<bool>,
@@ -44,11 +45,9 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// The matching lines.
+    // Without comments for the schema, which stays a plain list of names that way.
     Content,
-    /// Only the paths of the files with a match.
     Files,
-    /// How many lines match in each file.
     Count,
 }
 
@@ -64,15 +63,17 @@ struct Found {
 }
 
 impl Tool for Grep {
-    const NAME: &'static str = "grep";
-    const TITLE: Option<&'static str> = Some("Search in files");
-    const DESCRIPTION: &'static str = "Searches files for a regular expression, line by line, as fast as ripgrep. What .gitignore and .ignore leave out, \
-        hidden files and binary ones are not searched. Shows each match as path:line: text and lines of context as path-line- text, with -- between places \
-        that are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing is no failure. \
-        Use find_path to find files by their names. Fails where the pattern is no regular expression or the path is missing.";
+    const NAME: &str = "grep";
+    const TITLE: Option<&str> = Some("Search in files");
+    const DESCRIPTION: &str = "\
+        Searches files for a regular expression, line by line, as fast as ripgrep. What .gitignore and .ignore leave out, hidden files \
+        and binary ones are not searched. Shows each match as path:line: text and lines of context as path-line- text, with -- between \
+        places that are apart; or, by mode, only the files or how often they match. Says when it stopped at the limit. Finding nothing \
+        is no failure. Use find_path to find files by their names. Fails where the pattern is no regular expression or the path is \
+        missing.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
-    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
-    const ALIASES: &'static [&'static str] = &["content_search"];
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &[&str] = &["content_search"];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

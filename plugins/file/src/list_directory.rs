@@ -20,13 +20,14 @@ pub(crate) struct Arguments {
 }
 
 impl Tool for ListDirectory {
-    const NAME: &'static str = "list_directory";
-    const TITLE: Option<&'static str> = Some("List directory");
-    const DESCRIPTION: &'static str = "Lists what is directly in a directory, hidden entries included: [dir], [file] with its size, [symlink]; \
-        directories first, each sorted by name, at most 1,000. Use find_path to look deeper or for names that fit a pattern. \
-        Fails where the path is missing or not a directory.";
+    const NAME: &str = "list_directory";
+    const TITLE: Option<&str> = Some("List directory");
+    const DESCRIPTION: &str = "\
+        Lists what is directly in a directory, hidden entries included: [dir], [file] with its size, [symlink]; directories first, each \
+        sorted by name, at most 1,000. Use find_path to look deeper or for names that fit a pattern. Fails where the path is missing or \
+        not a directory.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
-    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

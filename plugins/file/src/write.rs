@@ -37,14 +37,15 @@ struct Written {
 }
 
 impl Tool for Write {
-    const NAME: &'static str = "write";
-    const TITLE: Option<&'static str> = Some("Write file");
-    const DESCRIPTION: &'static str = "Creates a file, or replaces all that a file holds, with the given content. Missing directories are made. \
-        The change is atomic: where it fails, the file is as it was. Says whether the file is new, and how many lines changed. \
-        To change a part of a file use edit. Fails where the path is a directory or may not be written.";
+    const NAME: &str = "write";
+    const TITLE: Option<&str> = Some("Write file");
+    const DESCRIPTION: &str = "\
+        Creates a file, or replaces all that a file holds, with the given content. Missing directories are made. The change is atomic: \
+        where it fails, the file is as it was. Says whether the file is new, and how many lines changed. To change a part of a file use \
+        edit. Fails where the path is a directory or may not be written.";
     const ANNOTATIONS: Annotations = Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
-    const SUBJECTS: &'static [Subject] = &[Subject::writes_path("/path")];
-    const ALIASES: &'static [&'static str] = &["file_write"];
+    const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
+    const ALIASES: &[&str] = &["file_write"];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

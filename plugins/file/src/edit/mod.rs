@@ -47,15 +47,16 @@ struct Edited {
 }
 
 impl Tool for Edit {
-    const NAME: &'static str = "edit";
-    const TITLE: Option<&'static str> = Some("Edit file");
-    const DESCRIPTION: &'static str = "Replaces a text in a file by another and shows the changed lines. The old text has to stand in the file exactly once, \
-        or replace_all has to be set. Line ends (LF or CRLF) are matched either way and kept, as is the line end of the last line. The change is atomic. \
-        Fails, with the file untouched, where the old text is missing (the closest lines are shown), stands there more than once (the lines are named), \
-        or the file is not UTF-8. To make a file or replace all of it use write.";
+    const NAME: &str = "edit";
+    const TITLE: Option<&str> = Some("Edit file");
+    const DESCRIPTION: &str = "\
+        Replaces a text in a file by another and shows the changed lines. The old text has to stand in the file exactly once, or \
+        replace_all has to be set. Line ends (LF or CRLF) are matched either way and kept, as is the line end of the last line. The \
+        change is atomic. Fails, with the file untouched, where the old text is missing (the closest lines are shown), stands there more \
+        than once (the lines are named), or the file is not UTF-8. To make a file or replace all of it use write.";
     const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
-    const SUBJECTS: &'static [Subject] = &[Subject::writes_path("/path")];
-    const ALIASES: &'static [&'static str] = &["file_edit"];
+    const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
+    const ALIASES: &[&str] = &["file_edit"];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

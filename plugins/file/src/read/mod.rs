@@ -47,15 +47,16 @@ struct Shown {
 }
 
 impl Tool for Read {
-    const NAME: &'static str = "read";
-    const TITLE: Option<&'static str> = Some("Read file");
-    const DESCRIPTION: &'static str = "Reads a text file and shows its lines, each behind its number and a tab; the last line says how much \
-        the file holds and what was left out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. \
-        Lines are cut at 2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) come back as images. Use grep to find text in many files. \
+    const NAME: &str = "read";
+    const TITLE: Option<&str> = Some("Read file");
+    const DESCRIPTION: &str = "\
+        Reads a text file and shows its lines, each behind its number and a tab; the last line says how much the file holds and what was \
+        left out. Without offset and limit it shows the first 2,000 lines; for more, call again with the offset it names. Lines are cut \
+        at 2,000 characters. Images (PNG, JPEG, GIF, WebP, at most 4 MiB) come back as images. Use grep to find text in many files. \
         Fails where the file is missing (names like it are suggested), is a directory, or is binary.";
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
-    const SUBJECTS: &'static [Subject] = &[Subject::reads_path("/path")];
-    const ALIASES: &'static [&'static str] = &["file_read"];
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
+    const ALIASES: &[&str] = &["file_read"];
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
