@@ -88,8 +88,8 @@ mod tests {
     fn the_median_is_the_middle_of_what_was_measured_after_warming_up() {
         let mut ours = [100, 3, 1, 2].into_iter();
         let mut rival = [100, 6, 4, 2].into_iter();
-        let mut next = |values: &mut std::array::IntoIter<u64, 4>| values.next().map(Duration::from_millis).ok_or("spent".to_owned());
-        let mut next_rival = next;
+        let next = |values: &mut std::array::IntoIter<u64, 4>| values.next().map(Duration::from_millis).ok_or("spent".to_owned());
+        let next_rival = next;
         let compared = in_turn(3, || next(&mut ours), || next_rival(&mut rival)).unwrap();
         assert_eq!((compared.ours, compared.rival), (Duration::from_millis(2), Duration::from_millis(4)));
         assert!((compared.ratio - 0.5).abs() < 1e-6, "{}", compared.ratio);

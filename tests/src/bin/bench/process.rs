@@ -12,7 +12,8 @@ const ROUNDS: usize = 21;
 const NO_RIVAL: &str = "node is not installed: apt-get install nodejs";
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
-    let berth = setting.repository.join("target/release/berth");
+    // Built together with this program.
+    let berth = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?.with_file_name("berth");
     let folder = tempfile::tempdir_in(&setting.scratch).map_err(|error| format!("no folder for the file to read: {error}"))?;
     std::fs::write(folder.path().join("hello.txt"), "hello\n").map_err(|error| format!("can't write the file to read: {error}"))?;
     let call = |home: &Path| {
