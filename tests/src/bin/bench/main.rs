@@ -54,7 +54,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    let repository = arguments.repository.clone();
+    // Absolute, as the paths that tools are given.
+    let repository = arguments.repository.canonicalize().map_err(|error| format!("{}: {error}", arguments.repository.display()))?;
     let setting = Setting { scratch: repository.join("target/bench"), repository };
     std::fs::create_dir_all(&setting.scratch).map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
     let mut rows = Vec::new();

@@ -37,9 +37,11 @@ impl Sandbox {
     pub(crate) fn with_copies(repository: &Path, scratch: &Path, copies: usize) -> Result<Sandbox, String> {
         let component = read(&repository.join("target/plugins/bench.wasm"))?;
         let mut builder = builder(repository)?.working_directory(scratch);
+        let folder = scratch.join("plugins");
+        std::fs::create_dir_all(&folder).map_err(|error| format!("can't create {}: {error}", folder.display()))?;
         for number in 0..copies {
             let name = copy_name(number);
-            let file = scratch.join(format!("{name}.wasm"));
+            let file = folder.join(format!("{name}.wasm"));
             std::fs::write(&file, renamed(&component, &name)?).map_err(|error| format!("can't write {}: {error}", file.display()))?;
             builder = builder.plugin_file(file);
         }
