@@ -47,6 +47,9 @@ fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> 
     let arguments = match words {
         [word] if word == "-" => stdin().and_then(|text| values::from_json(&text)),
         [word] if word.trim_start().starts_with('{') => values::from_json(word),
+        [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => {
+            Err("the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both".to_owned())
+        }
         words => match host.tool(tool) {
             Some(definition) => values::from_words(&definition.input_schema, words),
             // The host says best that there is no such tool.

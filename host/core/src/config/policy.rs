@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
-use berth_policy::files::{Grant, PathGlobs};
+use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 
 use super::folders::real;
 use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Source};
@@ -54,6 +54,15 @@ impl Loaded {
             _ => working_directory,
         };
         Some(working_directory.join(expand(&plugin.path, base, folders)))
+    }
+
+    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file wherever it lies, and the files of
+    /// the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next time.
+    pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
+        let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
+        let files = self.file.iter().map(|file| working_directory.join(file)).chain(plugins);
+        let files = files.map(|path| OwnFolder { path: real(&path), secret: false });
+        folders.own().into_iter().chain(files).collect()
     }
 
     /// What one call of the plugin `name` may use.

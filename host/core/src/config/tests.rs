@@ -270,6 +270,23 @@ fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
 }
 
 #[test]
+fn what_configures_berth_is_out_of_reach_wherever_it_lies() {
+    let scene = Scene::new();
+    let (file, plugin) = (scene.work.join("team.toml"), scene.work.join("x.wasm"));
+    fs::write(&file, "[plugins.x]\npath = \"x.wasm\"\n").expect("the file is written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its mode is set");
+    let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
+    let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
+    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
+    let rules = FileRules::new(grants, loaded.own(&scene.folders, &scene.work));
+    let decide = |path: &Path, access| rules.decide(path, Kind::Other, access).is_ok();
+    for path in [&file, &plugin] {
+        assert!(decide(path, Access::Read) && !decide(path, Access::Write), "{}", path.display());
+    }
+    assert!(decide(&scene.work.join("other"), Access::Write));
+}
+
+#[test]
 fn a_grant_of_what_is_not_there_is_a_problem() {
     let scene = Scene::new();
     fs::write(scene.work.join("file"), "").expect("a file is made");
