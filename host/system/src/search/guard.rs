@@ -134,12 +134,16 @@ impl Matcher for Guarded<'_> {
                 return Err(Stopped);
             }
             self.try_out(piece, false)?;
-            match self.matcher.find_candidate_line(piece).map_err(stopped)? {
-                Some(LineMatchKind::Confirmed(at)) if at < piece.len() => return Ok(Some(LineMatchKind::Confirmed(start + at))),
-                Some(LineMatchKind::Candidate(at)) if at < piece.len() => return Ok(Some(LineMatchKind::Candidate(start + at))),
-                // An empty match at the end is the next line's to find.
-                Some(_) | None => start += piece.len(),
+            let found = self.matcher.find_candidate_line(piece).map_err(stopped)?;
+            let is_last = start + piece.len() == text.len();
+            match found {
+                // An empty match behind the last line of a piece is one only if the next line has it.
+                Some(LineMatchKind::Confirmed(at) | LineMatchKind::Candidate(at)) if at == piece.len() && !is_last => {}
+                Some(LineMatchKind::Confirmed(at)) => return Ok(Some(LineMatchKind::Confirmed(start + at))),
+                Some(LineMatchKind::Candidate(at)) => return Ok(Some(LineMatchKind::Candidate(start + at))),
+                None => {}
             }
+            start += piece.len();
         }
         Ok(None)
     }

@@ -15,6 +15,8 @@ mod ignores;
 mod model;
 mod queue;
 mod root;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use count::count;
