@@ -52,8 +52,10 @@ impl Tool for Write {
         let Arguments { path, content } = arguments;
         let target = behind_links(&path)?;
         let old = look(&target, &path)?;
-        if matches!(old, Old::Missing) {
-            let parent = target.parent().unwrap_or(Path::new("/"));
+        if matches!(old, Old::Missing)
+            && let Some(parent) = target.parent()
+            && !parent.is_dir()
+        {
             fs::create_dir_all(parent).map_err(|error| Failure::io(format!("making the directory {}", parent.display()), &error))?;
         }
         replace(&target, content.as_bytes()).map_err(|error| Failure::io(format!("writing {path}"), &error))?;

@@ -72,7 +72,10 @@ fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     let mut near: Vec<(f32, usize)> = lines
         .iter()
         .enumerate()
-        .map(|(index, line)| (likeness(&pairs, &letter_pairs(line)), index))
+        .map(|(index, other)| {
+            let same = !other.trim().is_empty() && other.trim() == line.trim();
+            (if same { 1.0 } else { likeness(&pairs, &letter_pairs(other)) }, index)
+        })
         .filter(|(likeness, _)| *likeness >= MIN_LIKENESS)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -121,6 +124,11 @@ mod tests {
     fn the_closest_lines_are_shown() {
         let hint = hint(TEXT, "fn secnd(b: u32) -> u32 {\n    b + 3");
         assert!(hint.starts_with(" The closest lines are:\n   5\tfn second(b: u32) -> u32 {\n   6\t    b + 2\n"), "{hint}");
+    }
+
+    #[test]
+    fn a_short_line_that_is_the_same_counts() {
+        assert_eq!(hint("a\nb\n", "b\nc"), " The closest lines are:\n   2\tb\n");
     }
 
     #[test]

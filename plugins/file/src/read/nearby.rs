@@ -51,7 +51,9 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
         })
         .collect();
     near.sort();
-    near.into_iter().take(MAX_NAMES).map(|(_, name)| name).collect()
+    // Beside a name that is one slip away, one that is three away is noise.
+    let farthest = near.first().map_or(0, |(nearest, _)| nearest + 1);
+    near.into_iter().take_while(|(distance, _)| *distance <= farthest).take(MAX_NAMES).map(|(_, name)| name).collect()
 }
 
 /// How many letters have to be put in, taken out or changed (Levenshtein).
@@ -87,6 +89,7 @@ mod tests {
         assert_eq!(nearest("main.js", names.into_iter()), ["main.py", "main.rs"]);
         assert_eq!(nearest("mian.py", names.into_iter()), ["mian.rs", "main.py"]);
         assert_eq!(nearest("readme.md", names.into_iter()), ["README.md"]);
+        assert_eq!(nearest("smal.txt", ["mid.txt", "small.txt"].into_iter()), ["small.txt"]);
         assert!(nearest("zzz", names.into_iter()).is_empty());
         assert!(nearest(&"x".repeat(200), ["x"].into_iter()).is_empty());
     }
