@@ -74,9 +74,11 @@ impl File {
         extension(&self.path).is_some_and(|found| extensions.contains(&found))
     }
 
-    /// Whether the line, from 1, is test code: in the package of the tests, in a file of tests, or in an item for tests only.
+    /// Whether the line, from 1, is code that no one ships: in the package of the tests, in a file of tests or an example, or in an item
+    /// for tests only.
     pub(crate) fn is_test(&self, line: usize) -> bool {
-        let by_name = self.path.starts_with("tests/") || self.path.contains("/tests/") || self.path.ends_with("tests.rs");
+        let folders = format!("/{}", self.path);
+        let by_name = ["/tests/", "/examples/"].iter().any(|folder| folders.contains(folder)) || self.path.ends_with("tests.rs");
         by_name || self.source.as_ref().is_some_and(|source| source.is_test(line))
     }
 }
