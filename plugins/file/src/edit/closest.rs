@@ -65,7 +65,8 @@ fn without_numbers(wanted: &[&str]) -> Option<String> {
 
 /// Where the lines stand that are most like the wanted ones, judged by the longest of these, which tells most.
 fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
-    let Some((anchor, line)) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len()) else {
+    // Of lines that are equally long the first counts, hence backwards.
+    let Some((anchor, line)) = wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len()) else {
         return Vec::new();
     };
     let pairs = letter_pairs(line);

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// The first line to show, counted from 1. Default: 1.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines to show. Default: 2000.
+    /// How many lines to show. Default: 2000, and at most 256 KiB of text.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
@@ -61,7 +61,7 @@ impl Tool for Read {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { path, offset, limit } = arguments;
-        let range = Range { offset: offset.unwrap_or(1).max(1), limit: limit.unwrap_or(window::DEFAULT_LINES).max(1) };
+        let range = Range::new(offset, limit);
         let mut file = open(&path)?;
         let meta = file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
         if meta.is_dir() {

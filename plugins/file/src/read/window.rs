@@ -8,7 +8,7 @@ use memchr::{memchr, memchr_iter};
 pub(super) const CHUNK: usize = 64 * 1024;
 
 /// How many lines are shown where nobody says.
-pub(super) const DEFAULT_LINES: u64 = 2_000;
+const DEFAULT_LINES: u64 = 2_000;
 
 /// Where a line is cut, in characters.
 const MAX_LINE: usize = 2_000;
@@ -16,8 +16,11 @@ const MAX_LINE: usize = 2_000;
 /// What is kept of a line: enough for [`MAX_LINE`] characters of the longest kind.
 const MAX_LINE_BYTES: usize = MAX_LINE * 4;
 
-/// No line is begun beyond this many bytes of text.
+/// No line is begun beyond this many bytes of text, where nobody says how many lines to show.
 const MAX_TEXT: usize = 256 * 1024;
+
+/// The same where somebody does: who asks for a hundred thousand lines shall have them, as far as an answer can hold them.
+const MAX_TEXT_ON_REQUEST: usize = 4 << 20;
 
 /// Behind the window lines are counted only where at most this many bytes are left: a big file costs its window.
 const MAX_COUNTED: u64 = 4 << 20;
@@ -28,7 +31,20 @@ pub(super) struct Range {
     /// The first, from 1.
     pub(super) offset: u64,
     /// How many at most.
-    pub(super) limit: u64,
+    limit: u64,
+    /// How much text at most, in bytes.
+    max_text: usize,
+}
+
+impl Range {
+    /// As the arguments have it.
+    pub(super) fn new(offset: Option<u64>, limit: Option<u64>) -> Self {
+        let offset = offset.unwrap_or(1).max(1);
+        match limit {
+            Some(limit) => Self { offset, limit: limit.max(1), max_text: MAX_TEXT_ON_REQUEST },
+            None => Self { offset, limit: DEFAULT_LINES, max_text: MAX_TEXT },
+        }
+    }
 }
 
 /// The lines that were asked for.
@@ -75,6 +91,8 @@ pub(super) fn read(buffer: &mut [u8], filled: usize, source: &mut impl Read, len
 struct Lines {
     range: Range,
     window: Window,
+    /// The text of the window. It is checked as a whole in the end, which costs a fraction of checking line by line.
+    text: Vec<u8>,
     number: Decimal,
     /// Line ends met so far.
     ends: u64,
@@ -88,9 +106,17 @@ struct Lines {
 impl Lines {
     fn new(range: Range, length: u64) -> Self {
         // Room for the text with its numbers, in one go.
-        let room = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_TEXT) * 5 / 4;
-        let window = Window { text: String::with_capacity(room), ..Window::default() };
-        Self { range, window, number: Decimal::new(range.offset), ends: 0, open: false, partial: Vec::new(), dropped: 0 }
+        let room = usize::try_from(length).unwrap_or(usize::MAX).min(range.max_text) * 5 / 4;
+        Self {
+            range,
+            window: Window::default(),
+            text: Vec::with_capacity(room),
+            number: Decimal::new(range.offset),
+            ends: 0,
+            open: false,
+            partial: Vec::new(),
+            dropped: 0,
+        }
     }
 
     fn take(&mut self, chunk: &[u8]) {
@@ -133,7 +159,7 @@ impl Lines {
     }
 
     fn is_full(&self) -> bool {
-        self.window.lines >= self.range.limit || self.window.text.len() >= MAX_TEXT
+        self.window.lines >= self.range.limit || self.text.len() >= self.range.max_text
     }
 
     /// Keeps a part of a line whose end is not in sight, as far as it can be shown.
@@ -161,55 +187,42 @@ impl Lines {
             line => line,
         };
         let line = if self.window.lines == 0 && self.range.offset == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
-        self.window.text.push_str(self.number.padded());
+        self.text.extend_from_slice(self.number.padded());
         self.number.increment();
-        self.window.text.push('\t');
+        self.text.push(b'\t');
         self.window.lines += 1;
         if line.len() <= MAX_LINE && dropped == 0 {
-            match str::from_utf8(line) {
-                Ok(text) => self.window.text.push_str(text),
-                Err(_) => self.show_lossy(line),
-            }
+            self.text.extend_from_slice(line);
         } else {
             self.show_cut(line, dropped);
         }
-        self.window.text.push('\n');
+        self.text.push(b'\n');
     }
 
-    #[cold]
-    fn show_lossy(&mut self, line: &[u8]) {
-        self.window.lossy = true;
-        self.window.text.push_str(&String::from_utf8_lossy(line));
-    }
-
+    /// Appends as much of a line as is shown of one, with a mark.
     #[cold]
     fn show_cut(&mut self, line: &[u8], dropped: usize) {
         let mut left = MAX_LINE;
         let mut shown = 0;
         for chunk in line.utf8_chunks() {
             let valid = chunk.valid();
-            let end = valid.char_indices().nth(left).map_or(valid.len(), |(at, _)| at);
-            self.window.text.push_str(&valid[..end]);
-            left -= valid[..end].chars().count();
+            let (end, characters) = match valid.char_indices().nth(left) {
+                Some((at, _)) => (at, left),
+                None => (valid.len(), valid.chars().count()),
+            };
             shown += end;
-            if left == 0 || end < valid.len() {
+            left -= characters;
+            // What is no character counts as one, as it is shown as one.
+            if left == 0 || chunk.invalid().is_empty() {
                 break;
             }
-            // A character that is merely cut off, since the rest was dropped, is not invalid.
-            let cut_off = dropped > 0 && shown + chunk.invalid().len() == line.len();
-            if !chunk.invalid().is_empty() && !cut_off {
-                self.window.text.push(char::REPLACEMENT_CHARACTER);
-                self.window.lossy = true;
-                left -= 1;
-                shown += chunk.invalid().len();
-            }
-            if left == 0 {
-                break;
-            }
+            shown += chunk.invalid().len();
+            left -= 1;
         }
+        self.text.extend_from_slice(&line[..shown]);
         let more = line.len() - shown + dropped;
         if more > 0 {
-            self.window.text.push_str(&format!(" [... {more} more bytes in this line]"));
+            self.text.extend_from_slice(format!(" [... {more} more bytes in this line]").as_bytes());
         }
     }
 
@@ -222,7 +235,11 @@ impl Lines {
     }
 
     fn finish(self, total_lines: Option<u64>, bytes: u64) -> Window {
-        Window { total_lines, bytes, ..self.window }
+        let (text, lossy) = match String::from_utf8(self.text) {
+            Ok(text) => (text, false),
+            Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), true),
+        };
+        Window { text, lossy, total_lines, bytes, ..self.window }
     }
 }
 
@@ -245,8 +262,8 @@ impl Decimal {
         Self { text, first }
     }
 
-    fn padded(&self) -> &str {
-        str::from_utf8(&self.text[self.first.min(self.text.len() - Self::WIDTH)..]).unwrap_or_default()
+    fn padded(&self) -> &[u8] {
+        &self.text[self.first.min(self.text.len() - Self::WIDTH)..]
     }
 
     fn increment(&mut self) {
@@ -271,7 +288,11 @@ impl Decimal {
 mod tests {
     use super::*;
 
-    const ALL: Range = Range { offset: 1, limit: DEFAULT_LINES };
+    const ALL: Range = Range { offset: 1, limit: DEFAULT_LINES, max_text: MAX_TEXT };
+
+    fn range(offset: u64, limit: u64) -> Range {
+        Range::new(Some(offset), Some(limit))
+    }
 
     /// Reads `bytes` in chunks of `chunk`.
     fn window(bytes: &[u8], chunk: usize, range: Range) -> Window {
@@ -284,7 +305,7 @@ mod tests {
     #[test]
     fn chunks_make_no_difference() {
         let text = "one\r\n\nthrée\nfour\n\nsix";
-        for range in [ALL, Range { offset: 3, limit: 2 }, Range { offset: 6, limit: 9 }, Range { offset: 7, limit: 1 }] {
+        for range in [ALL, range(3, 2), range(6, 9), range(7, 1)] {
             let whole = window(text.as_bytes(), 100, range);
             assert_eq!(whole.total_lines, Some(6));
             for chunk in 1..text.len() {
@@ -296,8 +317,8 @@ mod tests {
                 );
             }
         }
-        assert_eq!(window(text.as_bytes(), 3, Range { offset: 3, limit: 2 }).text, "   3\tthrée\n   4\tfour\n");
-        assert_eq!(window(text.as_bytes(), 3, Range { offset: 6, limit: 2 }).text, "   6\tsix\n");
+        assert_eq!(window(text.as_bytes(), 3, range(3, 2)).text, "   3\tthrée\n   4\tfour\n");
+        assert_eq!(window(text.as_bytes(), 3, range(6, 2)).text, "   6\tsix\n");
     }
 
     #[test]
@@ -341,9 +362,10 @@ mod tests {
     #[test]
     fn too_much_text_ends_the_window() {
         let text = format!("{}\n", "y".repeat(1000)).repeat(1000);
-        let window = window(text.as_bytes(), CHUNK, ALL);
-        assert!(window.text.len() < MAX_TEXT + 2 * MAX_LINE);
-        assert_eq!((window.lines, window.total_lines), (261, Some(1000)));
+        let cut = window(text.as_bytes(), CHUNK, ALL);
+        assert!(cut.text.len() < MAX_TEXT + 2 * MAX_LINE);
+        assert_eq!((cut.lines, cut.total_lines), (261, Some(1000)));
+        assert_eq!(window(text.as_bytes(), CHUNK, range(1, 5000)).lines, 1000);
     }
 
     #[test]
@@ -366,13 +388,13 @@ mod tests {
         let mut number = Decimal::new(8);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            seen.push(number.padded().to_owned());
+            seen.push(String::from_utf8_lossy(number.padded()).into_owned());
             number.increment();
         }
         assert_eq!(seen, ["   8", "   9", "  10"]);
         let mut wide = Decimal::new(9_999);
         wide.increment();
-        assert_eq!(wide.padded(), "10000");
+        assert_eq!(wide.padded(), b"10000");
     }
 
     #[test]
