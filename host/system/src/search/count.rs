@@ -10,7 +10,8 @@ use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
 
 /// Counts the lines that match in each regular file below a root, or in the one file that the root names. Tells at most `limit` files
-/// (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its whole count. Context is not looked at.
+/// (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its whole count, and no binary
+/// ones. Context is not looked at.
 ///
 /// Where the limit cuts, which files are left is not defined.
 ///
@@ -44,7 +45,7 @@ impl Visitor for Counter<'_> {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
         self.engine.search(item, &mut file, skipped);
         // A count that was cut short is none.
-        if file.lines == 0 || self.budget.has_ended() || !self.budget.take() {
+        if file.lines == 0 || file.binary || self.budget.has_ended() || !self.budget.take() {
             return;
         }
         let path = self.root.spell(item.rest);

@@ -69,7 +69,7 @@ impl<'e> Engine<'e> {
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
-        Self { matcher: Guarded::new(compiled, budget), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
+        Self { matcher: Guarded::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
     }
 
     /// Searches the file that `item` names, if it still is one.

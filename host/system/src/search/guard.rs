@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures, NoError};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::Searcher;
 
 use super::budget::{Budget, thread_cpu};
 
 /// How much of several lines the engine gets at a time.
 const STRIDE: usize = 16 << 10;
 
-/// The longest text that the engine gets untried where it can't be divided. The worst pattern takes some seconds for it.
+/// The longest text that the engine gets untried where it can't be divided: the most common files are shorter, and the worst pattern
+/// that compiles takes a quarter of a minute for it.
 const UNTRIED: usize = 64 << 10;
 
 /// The pieces in which a longer one is tried.
@@ -45,8 +47,10 @@ pub(super) struct Guarded<'g> {
     /// A clone has caches of its own.
     matcher: RegexMatcher,
     budget: &'g Budget<'g>,
-    /// The length of the text that is known to be fast enough, where matches span lines: the engine then gets it again for every match.
-    tried: Cell<usize>,
+    /// Whether the engine gets the whole text again for every match, as it does where matches can span lines. Once is enough then.
+    repeats: bool,
+    /// Whether the text that repeats was tried.
+    tried: Cell<bool>,
 }
 
 /// The search is over, or the pattern is too slow for the text.
@@ -83,18 +87,21 @@ impl Compiled {
 }
 
 impl<'g> Guarded<'g> {
-    pub(super) fn new(compiled: &'g Compiled, budget: &'g Budget<'g>) -> Self {
-        Self { compiled, matcher: compiled.matcher.clone(), budget, tried: Cell::new(0) }
+    /// For a search by `searcher`.
+    pub(super) fn new(compiled: &'g Compiled, searcher: &Searcher, budget: &'g Budget<'g>) -> Self {
+        let matcher = compiled.matcher.clone();
+        let repeats = searcher.multi_line_with_matcher(&matcher);
+        Self { compiled, matcher, budget, repeats, tried: Cell::new(false) }
     }
 
     /// Forgets the last file.
     pub(super) fn begin_file(&self) {
-        self.tried.set(0);
+        self.tried.set(false);
     }
 
-    /// Makes sure that the engine gets through `text` in time. `is_whole_file`: the same text comes again.
-    fn try_out(&self, text: &[u8], is_whole_file: bool) -> Result<(), Stopped> {
-        if text.len() <= UNTRIED || (is_whole_file && self.tried.get() == text.len()) {
+    /// Makes sure that the engine gets through `text` in time.
+    fn try_out(&self, text: &[u8]) -> Result<(), Stopped> {
+        if text.len() <= UNTRIED || self.tried.get() {
             return Ok(());
         }
         let trial = self.compiled.trial().ok_or(Stopped)?;
@@ -105,7 +112,7 @@ impl<'g> Guarded<'g> {
                 return Err(Stopped);
             }
         }
-        self.tried.set(text.len());
+        self.tried.set(self.repeats);
         Ok(())
     }
 }
@@ -115,12 +122,12 @@ impl Matcher for Guarded<'_> {
     type Error = Stopped;
 
     fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Stopped> {
-        self.try_out(text, self.line_terminator().is_none())?;
+        self.try_out(text)?;
         self.matcher.find_at(text, at).map_err(stopped)
     }
 
     fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Stopped> {
-        self.try_out(text, self.line_terminator().is_none())?;
+        self.try_out(text)?;
         self.matcher.shortest_match_at(text, at).map_err(stopped)
     }
 
@@ -133,7 +140,7 @@ impl Matcher for Guarded<'_> {
             if self.budget.has_ended() || (piece.len() > WINDOW && !self.budget.check()) {
                 return Err(Stopped);
             }
-            self.try_out(piece, false)?;
+            self.try_out(piece)?;
             let found = self.matcher.find_candidate_line(piece).map_err(stopped)?;
             let is_last = start + piece.len() == text.len();
             match found {

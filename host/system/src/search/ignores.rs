@@ -12,11 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::folder::{self, Names};
-use crate::files::FileView;
 use berth_contract::Access;
 use berth_policy::files::Kind;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::folder::{self, Names};
+use crate::files::FileView;
 
 /// A longer ignore file is none.
 const MAX_BYTES: u64 = 1 << 20;

@@ -59,6 +59,10 @@ impl Root {
 
     fn directory(view: &FileView, found: &Found, scope: &Scope) -> Result<Self, Errno> {
         let fd = folder::open_directory(found.handle.as_fd(), c".")?;
+        // As everywhere in the walk: what was moved since the rules decided on it is gone.
+        if !folder::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
+            return Err(Errno::NOENT);
+        }
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
         let prefix = prefix(&found.path);
         let mut ignores = None;

@@ -114,23 +114,41 @@ fn a_long_line_is_searched() {
     assert_eq!(tree.grepped("needle$").len(), 1);
 }
 
+/// Text that is hard on patterns such as `a[ab]{1000}c`: each `a` may begin a match and has to be followed for 1,000 letters, and no two
+/// places look the same, so that the engine's tables don't help.
+fn random_letters() -> impl Iterator<Item = u8> {
+    let mut seed = 1_u32;
+    std::iter::repeat_with(move || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if seed >> 31 == 0 { b'a' } else { b'b' }
+    })
+}
+
 #[test]
 fn a_pattern_that_is_too_slow_for_a_long_text_is_given_up() {
     let tree = Tree::new();
-    // Each `a` may begin a match and has to be followed for 1,000 letters, and in random text no two places look the same, so that the
-    // engine's own tables don't help.
-    let mut seed = 1_u32;
-    let letters = std::iter::repeat_with(|| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        if seed >> 31 == 0 { b'a' } else { b'b' }
-    });
-    tree.file("slow", letters.take(4 << 20).collect::<Vec<u8>>());
+    tree.file("slow", random_letters().take(4 << 20).collect::<Vec<u8>>());
     tree.file("quick", "ab\n");
     for multiline in [false, true] {
         let pattern = Pattern { multiline, ..pattern("a[ab]{1000}c|^ab$") };
         let lines = grep(&tree.view(), &tree.scope(), &pattern, 10, &control()).expect("an answer");
         assert_eq!(tree.shown(&lines), ["quick:1:ab"]);
         assert_eq!(lines.skipped.unreadable, 1);
+    }
+}
+
+#[test]
+fn every_long_text_is_tried() {
+    let tree = Tree::new();
+    let mut lines = vec![b'-'; 1 << 20];
+    lines.push(b'\n');
+    lines.extend(random_letters().take(1 << 20));
+    tree.file("a", lines);
+    // Whatever may span lines: this can't, so that the two lines are searched one by one.
+    for multiline in [false, true] {
+        let pattern = Pattern { multiline, ..pattern("a[ab]{4000}c|^b$") };
+        let lines = grep(&tree.view(), &tree.scope(), &pattern, 10, &control()).expect("an answer");
+        assert_eq!((lines.items.len(), lines.skipped.unreadable), (0, 1));
     }
 }
 

@@ -138,6 +138,9 @@ fn binary_files_are_left_out_and_counted() {
     let lines = grep(&tree.view(), &tree.scope(), &pattern("needle"), 100, &control()).expect("an answer");
     assert_eq!(tree.shown(&lines), ["late:1:needle", "text:1:needle"]);
     assert_eq!((lines.skipped.binary, lines.files_searched), (2, 3));
+    // Half a count would be a wrong one.
+    let counts = tree.counted("needle", 100);
+    assert_eq!((counts.items, counts.skipped.binary), (vec![(tree.path("text"), 1)], 2));
 }
 
 #[test]
