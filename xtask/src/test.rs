@@ -38,7 +38,10 @@ const ALL: &[Step] = &[
     Step { name: "format", check: |_, _| format() },
     Step { name: "tidy", check: |_, _| tidy::check() },
     Step { name: "clippy of the plugins", check: |_, _| clippy_of_the_plugins() },
-    Step { name: "tests of the plugins", check: |tally, _| tally.run("cargo test", cargo::guests("test").arg("--workspace")) },
+    Step {
+        name: "tests of the plugins",
+        check: |tally, _| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"])),
+    },
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
     TESTS,
