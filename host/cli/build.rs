@@ -1,10 +1,9 @@
-//! Puts the built-in plugins into the binary: what `cargo xtask plugins` left in `target/plugins`, or in the folder `BERTH_PLUGINS_DIR`.
+//! Puts the built-in plugins, and the attacks of the demo, into the binary: what `cargo xtask plugins` left in `target/plugins`, or in the folder `BERTH_PLUGINS_DIR`.
 //!
 //! `NAME.wasm` has to be there. `NAME.cwasm`, its code compiled ahead of time, may be missing: it is compiled into the cache at the first
 //! use then. With `BERTH_BOOTSTRAP=1` a binary without any plugin is built, which can compile plugins and nothing else.
 
 use std::env;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,8 +11,8 @@ use std::process::ExitCode;
 /// The plugins whose tools everybody gets.
 const BUILT_IN: [&str; 1] = ["file"];
 
-/// The attacks of `berth demo`, which says so where they are missing. Their tools are offered there only.
-const DEMO: [&str; 1] = ["hostile"];
+/// The attacks of `berth demo`, which says so where they are missing. A stranger's component: loaded there only, and in no way trusted.
+const HOSTILE: &str = "hostile";
 
 fn main() -> ExitCode {
     match generate() {
@@ -31,28 +30,32 @@ fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=BERTH_BOOTSTRAP");
     let bootstrap = env::var_os("BERTH_BOOTSTRAP").is_some_and(|value| value == "1");
     let folder = folder()?;
-    let lists = [("BUILTINS", "Always there.", &BUILT_IN, !bootstrap), ("DEMO", "Only in `berth demo`.", &DEMO, false)];
-    let mut source = String::new();
-    for (list, doc, names, required) in lists {
-        let plugins = names.iter().filter_map(|name| plugin(&folder, name, required).transpose()).collect::<Result<String, _>>()?;
-        writeln!(source, "/// {doc}\npub(crate) static {list}: &[Builtin] = &[{plugins}];").map_err(|error| error.to_string())?;
-    }
+    let plugins = BUILT_IN.iter().filter_map(|name| plugin(&folder, name, bootstrap).transpose()).collect::<Result<String, _>>()?;
+    let source = format!(
+        "/// The plugins whose tools everybody gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
+         /// The component that attacks in the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
+        included(&folder.join(format!("{HOSTILE}.wasm")), "include_bytes!")
+    );
     let out = PathBuf::from(variable("OUT_DIR")?).join("builtins.rs");
     fs::write(&out, source).map_err(|error| format!("can't write {}: {error}", out.display()))
 }
 
 /// The plugin as an element of the list; `None` where the binary is to do without.
-fn plugin(folder: &Path, name: &str, required: bool) -> Result<Option<String>, String> {
+fn plugin(folder: &Path, name: &str, bootstrap: bool) -> Result<Option<String>, String> {
     let [wasm, compiled] = ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
-    for file in [&wasm, &compiled] {
-        println!("cargo::rerun-if-changed={}", file.display());
-    }
+    let code = included(&compiled, "aligned!");
+    println!("cargo::rerun-if-changed={}", wasm.display());
     if !wasm.exists() {
         let missing = format!("{} is missing: build with `cargo xtask plugins` (or run, demo, test), which makes it", wasm.display());
-        return if required { Err(missing) } else { Ok(None) };
+        return if bootstrap { Ok(None) } else { Err(missing) };
     }
-    let compiled = if compiled.exists() { format!("Some(aligned!({compiled:?}))") } else { "None".to_owned() };
-    Ok(Some(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {compiled} }}, ")))
+    Ok(Some(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, ")))
+}
+
+/// The expression for a file that may be missing.
+fn included(file: &Path, with: &str) -> String {
+    println!("cargo::rerun-if-changed={}", file.display());
+    if file.exists() { format!("Some({with}({file:?}))") } else { "None".to_owned() }
 }
 
 fn folder() -> Result<PathBuf, String> {

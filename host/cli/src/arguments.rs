@@ -171,7 +171,8 @@ pub(crate) enum ConfigCommand {
 }
 
 const DEMO_AFTER: &str = "\
-The demo works in a scratch folder that it removes, needs no network, and fails if an attack was not stopped.";
+The demo works in a scratch folder that it removes, with a configuration of its own, and needs no network. It ends with 4 if a tool
+did not work or an attack was not stopped.";
 
 /// `berth demo`.
 #[derive(Args, Debug)]

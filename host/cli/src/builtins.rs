@@ -1,4 +1,4 @@
-//! The plugins inside the binary. `build.rs` writes the lists.
+//! The plugins inside the binary. `build.rs` names them.
 
 use berth_host::Builtin;
 

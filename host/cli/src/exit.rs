@@ -35,3 +35,20 @@ impl Exit {
         self as i32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_from_a_failure_and_from_a_mistake() {
+        let check = |category, expected: i32| assert_eq!(Exit::of(&Failure::new(category, "")).code(), expected, "{category:?}");
+        check(Category::PermanentFailure, 1);
+        check(Category::Timeout, 1);
+        check(Category::Cancelled, 1);
+        check(Category::ToolNotFound, 2);
+        check(Category::TypeMismatch, 2);
+        check(Category::PolicyBlocked, 3);
+        check(Category::ConfirmationRequired, 3);
+    }
+}

@@ -3,7 +3,7 @@
 use berth_host::{Failure, Outcome};
 use serde_json::{Value, json};
 
-use super::scene::Scene;
+use super::scene::{README, Scene};
 
 /// One call, and how to tell whether it went as it should.
 pub(crate) struct Act {
@@ -67,29 +67,39 @@ pub(crate) const TASKS: &[Act] = &[
 pub(crate) const ATTACKS: &[Act] = &[
     Act {
         title: "read a file outside the granted folder",
-        tool: "read_outside",
+        tool: "hostile__read_outside",
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: nothing_leaked,
     },
     Act {
         title: "read it through a link that lies inside",
-        tool: "read_outside",
+        tool: "hostile__read_outside",
         arguments: |scene| json!({ "path": scene.project.join("link.txt") }),
         judge: nothing_leaked,
     },
     Act {
         title: "overwrite it",
-        tool: "write_outside",
+        tool: "hostile__write_outside",
         arguments: |scene| json!({ "path": scene.secret_file }),
         judge: |scene, outcome| {
             let reason = failed(outcome)?;
             if scene.secret_is_untouched() { Ok(reason) } else { Err("the file outside was changed".to_owned()) }
         },
     },
-    Act { title: "loop for ever", tool: "loop_forever", arguments: |_| json!({}), judge: |_, outcome| failed(outcome) },
+    Act {
+        title: "claim that it only reads, and write",
+        tool: "hostile__lie_about_reading",
+        arguments: |scene| json!({ "path": scene.project.join("README.md") }),
+        judge: |scene, outcome| {
+            let reason = failed(outcome)?;
+            let text = std::fs::read_to_string(scene.project.join("README.md")).unwrap_or_default();
+            if text == README { Ok(reason) } else { Err("the file was changed".to_owned()) }
+        },
+    },
+    Act { title: "loop for ever", tool: "hostile__loop_forever", arguments: |_| json!({}), judge: |_, outcome| failed(outcome) },
     Act {
         title: "take all memory",
-        tool: "memory_bomb",
+        tool: "hostile__memory_bomb",
         arguments: |_| json!({}),
         judge: |_, outcome| {
             let reason = failed(outcome)?;
@@ -103,7 +113,7 @@ pub(crate) const ATTACKS: &[Act] = &[
     },
     Act {
         title: "flood the output",
-        tool: "flood_output",
+        tool: "hostile__flood_output",
         arguments: |_| json!({}),
         judge: |_, outcome| {
             let (said, kept) = match outcome {
@@ -137,6 +147,9 @@ fn nothing_leaked(scene: &Scene, outcome: &Outcome) -> Result<String, String> {
 }
 
 fn reason(failure: &Failure) -> String {
+    if let Some(denial) = &failure.denial {
+        return format!("{}: {} is refused by {}", failure.category.as_str(), denial.action, denial.rule);
+    }
     let code = failure.code.as_deref().map(|code| format!("/{code}")).unwrap_or_default();
     format!("{}{code}: {}", failure.category.as_str(), failure.message)
 }
@@ -172,7 +185,7 @@ mod tests {
     fn a_change_outside_is_seen() {
         let scene = Scene::new().expect("a scratch folder");
         let judge = |scene: &Scene| {
-            let act = ATTACKS.iter().find(|act| act.tool == "write_outside").expect("it is played");
+            let act = ATTACKS.iter().find(|act| act.tool == "hostile__write_outside").expect("it is played");
             (act.judge)(scene, &Err(Failure::new(Category::PolicyBlocked, "no")))
         };
         assert!(judge(&scene).is_ok());

@@ -6,7 +6,7 @@ mod scene;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use berth_host::config::{self, Folders, Inputs};
+use berth_host::config::{self, Inputs};
 use berth_host::text::{cut, neutral_line};
 use berth_host::{Host, HostError, Request};
 use serde_json::{Value, json};
@@ -14,14 +14,27 @@ use serde_json::{Value, json};
 use self::acts::{ATTACKS, Act, TASKS};
 use self::scene::Scene;
 use crate::arguments::DemoArguments;
-use crate::builtins::{BUILTINS, DEMO};
+use crate::builtins::{BUILTINS, HOSTILE};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
-/// What the demo grants: less than the defaults, so that nobody has to wait for an endless loop.
-const SETTINGS: [&str; 4] = ["tools.call=3", "tools.limits.cpu_secs=1", "tools.limits.memory_mib=64", "tools.limits.result_mib=1"];
+/// What the operator of the demo has written. Less than the defaults, so that nobody has to wait for an endless loop; and the attacker
+/// gets what the built-in tools get: the project, read and write.
+const CONFIGURATION: &str = "\
+[tools]
+call = 3
+
+[tools.limits]
+cpu_secs = 1
+memory_mib = 64
+result_mib = 1
+
+[plugins.hostile]
+path = \"hostile.wasm\"
+allowed_paths = [\".\"]
+";
 
 /// What isn't over by then was not stopped: the call's time, the grace for the answer, and as much again for a busy machine.
 const STOPPED_WITHIN: Duration = Duration::from_secs(16);
@@ -31,12 +44,12 @@ const SHOWN: usize = 160;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
-    if DEMO.is_empty() {
+    let Some(hostile) = HOSTILE else {
         return Err(Error::Usage("this build of Berth carries no attacks; `cargo xtask demo` makes one that does".to_owned()));
-    }
+    };
     let scene = Scene::new()?;
     let out: &mut dyn Write = if arguments.json { &mut io::sink() } else { &mut anstream::stdout() };
-    let played = host::block_on(play(&scene, out))?;
+    let played = host::block_on(play(&scene, hostile, out))?;
     let good = played.iter().all(|played| played.verdict.is_ok());
     if arguments.json {
         let acts: Vec<Value> = played.iter().map(Played::to_json).collect();
@@ -45,15 +58,18 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
     Ok(if good { Exit::Success } else { Exit::Host })
 }
 
-async fn play(scene: &Scene, out: &mut dyn Write) -> Result<Vec<Played>, Error> {
-    let host = build(scene).await?;
-    let mut played = Vec::new();
+async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<Played>, Error> {
     writeln!(out, "{FAINT}In {}, which is removed at the end.{FAINT:#}", scene.project.display())?;
+    let start = Instant::now();
+    let host = build(scene, hostile).await?;
+    let millis = start.elapsed().as_millis();
+    writeln!(out, "{FAINT}A stranger's plugin was compiled, in a process that can do nothing else, and loaded: {millis} ms.{FAINT:#}")?;
+    let mut played = Vec::new();
     writeln!(out, "\n{STRONG}Tools at work{STRONG:#}{FAINT}, each call in a fresh sandbox{FAINT:#}")?;
     for act in TASKS {
         perform(&host, scene, act, "done", out, &mut played).await?;
     }
-    writeln!(out, "\n{STRONG}Attacks{STRONG:#}{FAINT}, by a plugin with the same grants{FAINT:#}")?;
+    writeln!(out, "\n{STRONG}Attacks{STRONG:#}{FAINT}, by the stranger's plugin, which may use the project too{FAINT:#}")?;
     for act in ATTACKS {
         perform(&host, scene, act, "stopped", out, &mut played).await?;
     }
@@ -88,18 +104,18 @@ async fn perform(
     };
     let millis = time.as_secs_f64() * 1e3;
     writeln!(out, "  {style}{word:7}{style:#} {:46} {FAINT}{millis:>9.2} ms{FAINT:#}", act.title)?;
-    writeln!(out, "          {FAINT}{}{FAINT:#}", shown(said))?;
+    writeln!(out, "          {FAINT}{}{FAINT:#}", shown(&scene.shortened(said)))?;
     all.push(Played { act, time, verdict });
     Ok(())
 }
 
-/// A host that sees nothing of the user's: neither configuration nor data. Only the cache is the user's own, so that code is compiled once.
-async fn build(scene: &Scene) -> Result<Host, HostError> {
-    let folders = Folders { cache: Folders::from_environment()?.cache, ..scene.folders() };
-    let inputs = Inputs { settings: SETTINGS.map(str::to_owned).to_vec(), ..Inputs::default() };
-    let loaded = config::load(&folders, &inputs)?;
+async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
+    scene.configure("berth.toml", CONFIGURATION.as_bytes())?;
+    scene.configure("hostile.wasm", hostile)?;
+    let folders = scene.folders();
+    let loaded = config::load(&folders, &Inputs::default())?;
     let builder = Host::builder().config(loaded).folders(folders).working_directory(scene.project.clone());
-    builder.builtins(BUILTINS).builtins(DEMO).build().await
+    builder.builtins(BUILTINS).build().await
 }
 
 /// What came of an act.

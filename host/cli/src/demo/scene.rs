@@ -1,9 +1,14 @@
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use berth_host::HostError;
 use berth_host::config::Folders;
 use rustix::rand::{GetRandomFlags, getrandom};
+
+/// What the project's readme says.
+pub(crate) const README: &str = "# A project\n\nIt says hello.\n";
 
 /// Where the demo plays: a project that is granted, and beside it what nobody may reach. Removed when dropped.
 pub(crate) struct Scene {
@@ -30,7 +35,7 @@ impl Scene {
         let make = || {
             fs::create_dir_all(project.join("src"))?;
             fs::write(project.join("src/main.rs"), "fn main() {\n    println!(\"hello\");\n}\n")?;
-            fs::write(project.join("README.md"), "# A project\n\nIt says hello.\n")?;
+            fs::write(project.join("README.md"), README)?;
             fs::write(&secret_file, &secret)?;
             std::os::unix::fs::symlink(&secret_file, project.join("link.txt"))
         };
@@ -38,7 +43,30 @@ impl Scene {
         Ok(Self { root, project, secret_file, secret })
     }
 
-    /// Berth's own folders, as far as the demo needs them.
+    /// Puts a file into the configuration folder.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] where the temporary folder is full.
+    pub(crate) fn configure(&self, name: &str, content: &[u8]) -> Result<(), HostError> {
+        let folder = self.folders().config;
+        let path = folder.join(name);
+        let write = || {
+            fs::create_dir_all(&folder)?;
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(content)
+        };
+        write().map_err(HostError::io(format!("writing {}", path.display())))
+    }
+
+    /// `text` with the paths of the scene as they are seen from the project.
+    pub(crate) fn shortened(&self, text: &str) -> String {
+        let project = format!("{}/", self.project.display());
+        let beside = format!("{}/", self.project.with_file_name("").display()).replace("//", "/");
+        text.replace(&project, "").replace(&beside, "../")
+    }
+
+    /// Berth's own folders, as far as the demo needs them: it sees nothing of the user's and leaves nothing behind.
     pub(crate) fn folders(&self) -> Folders {
         Folders::inside(&self.root.path().join("berth"))
     }
@@ -53,4 +81,16 @@ fn token() -> Result<String, HostError> {
     let mut bytes = [0; 16];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| HostError::io("asking for random bytes")(errno.into()))?;
     Ok(format!("secret-{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shown_as_seen_from_the_project() {
+        let scene = Scene::new().expect("a scratch folder");
+        let text = format!("{} and {}", scene.project.join("a/b").display(), scene.secret_file.display());
+        assert_eq!(scene.shortened(&text), "a/b and ../secret.txt");
+    }
 }
