@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 /// How many lines of a file are compared.
-const MAX_LINES: usize = 50_000;
+const MAX_LINES: usize = 20_000;
 
 /// Of longer lines only so much is compared, in bytes.
 const MAX_LINE: usize = 300;
 
 /// How many lines of one place are shown.
-const MAX_SHOWN: usize = 8;
+const MAX_SHOWN: usize = 5;
 
 /// How many places are shown.
 const MAX_PLACES: usize = 3;
