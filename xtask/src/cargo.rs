@@ -24,6 +24,16 @@ pub(crate) fn plugins() -> PathBuf {
     root().join("plugins")
 }
 
+/// The folders of the example plugins that are written in Rust.
+pub(crate) fn examples() -> Result<Vec<PathBuf>, String> {
+    let folder = plugins().join("examples");
+    let entries = std::fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|error| format!("can't list {}: {error}", folder.display()))?;
+    let mut examples: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).filter(|path| path.join("Cargo.toml").exists()).collect();
+    examples.sort();
+    Ok(examples)
+}
+
 /// `cargo SUBCOMMAND` in the host's workspace.
 pub(crate) fn host(subcommand: &str) -> Command {
     cargo(root(), subcommand)

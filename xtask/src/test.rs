@@ -42,6 +42,7 @@ const ALL: &[Step] = &[
         name: "tests of the plugins",
         check: |tally, _| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"])),
     },
+    Step { name: "examples", check: |tally, _| examples(tally) },
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
     TESTS,
@@ -73,6 +74,24 @@ fn clippy_of_the_plugins() -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     step::run("clippy", cargo::guests("clippy").args(["--workspace", "--all-targets"]).args(deny))?;
     step::run("clippy", cargo::guests("clippy").args(["--workspace", "--release", "--target", WASM]).args(deny))
+}
+
+/// The example plugins, as their readers build them: each is a project of its own.
+fn examples(tally: &mut Tally) -> Result<(), String> {
+    for folder in cargo::examples()? {
+        let name = folder.display().to_string();
+        let example = |subcommand: &str| {
+            let mut command = cargo::cargo(&folder, subcommand);
+            // They share what the plugins have compiled already.
+            command.arg("--target-dir").arg(cargo::plugins().join("target"));
+            command
+        };
+        step::run(&name, cargo::cargo(&folder, "fmt").arg("--check"))?;
+        step::run(&name, example("clippy").args(["--all-targets", "--", "-D", "warnings"]))?;
+        tally.run(&name, &mut example("test"))?;
+        step::run(&name, example("build").args(["--release", "--target", WASM]))?;
+    }
+    Ok(())
 }
 
 fn clippy() -> Result<(), String> {

@@ -176,7 +176,7 @@ const SAMPLES: &[Sample] = &[
         rule: "text_is_clean",
         bad: &[("a.md", "one \n\ttwo\nthree"), ("b.rs", "one\n\n")],
         lines: &["a.md:1", "a.md:2", "a.md:3", "b.rs:2"],
-        good: &[("a.md", "one\ntwo\n"), ("b.json", "{}"), ("c.toml", "")],
+        good: &[("a.md", "one\n```\n1\ttwo\n```\n"), ("b.json", "{}"), ("c.toml", "")],
     },
     Sample {
         rule: "no_file_names_a_machine",

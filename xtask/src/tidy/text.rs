@@ -9,11 +9,13 @@ const BY_HAND: [&str; 7] = ["rs", "md", "wit", "toml", "sh", "yml", "wat"];
 pub(crate) fn text_is_clean(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension(&BY_HAND) || file.path == ".ci/run") {
+        // A document shows what programs print as they print it.
+        let verbatim: Vec<usize> = if file.has_extension(&["md"]) { fenced(&file.text) } else { Vec::new() };
         for (line, text) in file.text.split('\n').enumerate() {
             if text.ends_with([' ', '\r']) {
                 found.push(at(file, line + 1, "white space at the end of the line: remove it".to_owned()));
             }
-            if text.contains('\t') {
+            if text.contains('\t') && !verbatim.contains(&(line + 1)) {
                 found.push(at(file, line + 1, "a tab: use spaces, or `\\t` in a literal".to_owned()));
             }
         }
@@ -105,6 +107,12 @@ fn links(text: &str) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// The lines of fenced blocks, from 1.
+fn fenced(text: &str) -> Vec<usize> {
+    let prose: Vec<usize> = prose(text).map(|(line, _)| line).collect();
+    (1..=text.lines().count()).filter(|line| !prose.contains(line)).collect()
 }
 
 /// The lines outside fenced blocks, from 1.
