@@ -10,8 +10,7 @@ use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
 
 /// Counts the lines that match in each regular file below a root, or in the one file that the root names. Tells at most `limit` files
-/// (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its whole count, and no binary
-/// ones. Context is not looked at.
+/// (and at most [`MAX_RESULTS`](super::MAX_RESULTS)), each with its whole count; binary files are left out. Context is not looked at.
 ///
 /// Where the limit cuts, which files are left is not defined.
 ///
@@ -41,9 +40,9 @@ struct Counter<'c> {
 }
 
 impl Visitor for Counter<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
-        self.engine.search(item, &mut file, skipped);
+        self.engine.search(item, &mut file, skipped, before_long);
         // A count that was cut short is none.
         if file.lines == 0 || file.binary || self.budget.has_ended() || !self.budget.take() {
             return;

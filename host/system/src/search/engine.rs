@@ -22,6 +22,9 @@ const MAX_REGEX: usize = 10 << 20;
 /// searches anything, so that such a file is either text or left out as a whole.
 const IN_ONE_GO: usize = 64 << 10;
 
+/// A file of this size takes longer than it takes to start a thread.
+const LARGE: u64 = 1 << 20;
+
 /// Compiles a pattern.
 ///
 /// # Errors
@@ -72,12 +75,15 @@ impl<'e> Engine<'e> {
         Self { matcher: Guarded::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
     }
 
-    /// Searches the file that `item` names, if it still is one.
-    pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut Skipped) {
+    /// Searches the file that `item` names, if it still is one. Calls `before_long` if it is large.
+    pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
         let Ok((file, size)) = folder::open_file(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
+        if size >= LARGE {
+            before_long();
+        }
         self.matcher.begin_file();
         match self.search_open(file.as_fd(), size, sink) {
             Ok(()) => self.searched += 1,

@@ -34,7 +34,7 @@ struct Lister<'l> {
 }
 
 impl Visitor for Lister<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, _before_long: &mut dyn FnMut()) {
         // Asked before a place is taken, so that an entry that is gone costs none.
         let Ok(stat) = folder::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;

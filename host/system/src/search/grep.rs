@@ -52,10 +52,10 @@ struct Reader<'r> {
 }
 
 impl Visitor for Reader<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
         let mut file =
             FileLines { root: self.root, rest: item.rest, budget: self.budget, path: None, lines: Vec::new(), kept: 0, binary: false };
-        self.engine.search(item, &mut file, skipped);
+        self.engine.search(item, &mut file, skipped, before_long);
         // Context that came before a match for which there was no room.
         file.lines.truncate(file.kept);
         if !file.lines.is_empty() {

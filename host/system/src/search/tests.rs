@@ -1,9 +1,11 @@
 //! What ends a search in its middle.
 
+use std::collections::HashSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use berth_contract::{Access, CancellationToken};
@@ -40,11 +42,12 @@ fn control(threads: usize) -> Control {
     Control { deadline: Instant::now() + Duration::from_secs(60), cancel: CancellationToken::new(), threads }
 }
 
-/// Does something at each item, whatever thread is there.
+/// Does something at each item, on whatever thread, and says that it takes long.
 struct Each<F>(F);
 
 impl<F: Fn() + Send> Visitor for Each<F> {
-    fn visit(&mut self, _item: &Item<'_>, _skipped: &mut Skipped) {
+    fn visit(&mut self, _item: &Item<'_>, _skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
+        before_long();
         (self.0)();
     }
 }
@@ -100,6 +103,56 @@ fn a_panic_in_one_thread_does_not_leave_the_others_waiting() {
     }
 }
 
+/// Searches a tree whose files take long, and returns how many threads there were and what the others used.
+fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration) {
+    let control = control(threads);
+    let ids = Mutex::new(HashSet::new());
+    let walked = walk(view, scope, &Budget::new(&control, 10_000), || {
+        let met = |ids: &mut HashSet<_>| {
+            ids.insert(thread::current().id());
+            ids.len()
+        };
+        // Goes on when all are there, or would be if they ever came.
+        let waited = Instant::now();
+        while met(&mut ids.lock().expect("no panic")) < threads && waited.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+    });
+    let threads = ids.lock().expect("no panic").len();
+    (threads, walked.cpu)
+}
+
+#[test]
+fn files_and_directories_are_shared_with_threads_that_wait() {
+    let (flat, flat_view, flat_scope) = tree();
+    for n in 0..10 {
+        fs::write(flat.path().join(n.to_string()), "").expect("a file");
+    }
+    let (_wide, wide_view, wide_scope) = wide_tree(500);
+    for (view, scope) in [(flat_view, flat_scope), (wide_view, wide_scope)] {
+        let (threads, cpu) = long_walk(&view, &scope, 3);
+        assert_eq!(threads, 3);
+        assert!(cpu > Duration::ZERO);
+        assert_eq!(long_walk(&view, &scope, 1), (1, Duration::ZERO));
+    }
+}
+
+#[test]
+fn few_directories_are_open_at_a_time() {
+    let (dir, view, scope) = tree();
+    for n in 0..1_000 {
+        let folder = dir.path().join(n.to_string());
+        fs::create_dir(&folder).and_then(|()| fs::write(folder.join("file"), "")).expect("a file");
+    }
+    let control = control(2);
+    let most = AtomicUsize::new(0);
+    walk(&view, &scope, &Budget::new(&control, 10_000), || {
+        most.fetch_max(fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count), Ordering::Relaxed);
+    });
+    // Other tests have some too.
+    assert!(most.into_inner() < 300);
+}
+
 /// Cancels at its first match.
 struct CancelAtMatch<'c> {
     control: &'c Control,
@@ -135,7 +188,7 @@ fn a_cancelled_search_stops_inside_a_file() {
     let (root, _) = root::open(&view, &scope).expect("the root");
     let mut sink = CancelAtMatch { control: &control, matches: 0 };
     let mut skipped = Skipped::default();
-    engine.search(&Item { folder: &root.folder, name: c"file", rest: b"file" }, &mut sink, &mut skipped);
+    engine.search(&Item { folder: &root.folder, name: c"file", rest: b"file" }, &mut sink, &mut skipped, &mut || ());
     assert_eq!(budget.ending(), Ending::Cancelled);
     assert_eq!((engine.searched, skipped.unreadable), (0, 0));
     // At most what one buffer holds.

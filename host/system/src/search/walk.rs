@@ -59,8 +59,8 @@ pub(super) struct Item<'i> {
 
 /// What is done with each item. Every thread has its own.
 pub(super) trait Visitor: Send {
-    /// Looks at an item; what can't be used is counted in `skipped`.
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped);
+    /// Looks at an item; what can't be used is counted in `skipped`. Calls `before_long` when it knows that this will take a while.
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut());
 }
 
 /// What a walk leaves behind.
@@ -113,32 +113,37 @@ impl Walk<'_> {
 /// One thread of a walk.
 struct Worker<'w, V> {
     walk: &'w Walk<'w>,
-    queue: &'w Queue,
+    others: Others<'w>,
     visitor: V,
     skipped: Skipped,
-    /// Starts the other threads; empty once they run.
-    start_others: Option<&'w mut dyn FnMut()>,
-    began: Instant,
     visited: u32,
     scratch: Vec<u8>,
 }
 
+/// The other threads, as one of them sees them.
+struct Others<'w> {
+    queue: &'w Queue,
+    /// Starts them; empty once they run.
+    start: Option<&'w mut dyn FnMut()>,
+    began: Instant,
+}
+
 impl<'w, V: Visitor> Worker<'w, V> {
     fn new(walk: &'w Walk<'w>, queue: &'w Queue, visitor: V, start_others: Option<&'w mut dyn FnMut()>) -> Self {
-        let began = Instant::now();
-        Self { walk, queue, visitor, skipped: Skipped::default(), start_others, began, visited: 0, scratch: Vec::new() }
+        let others = Others { queue, start: start_others, began: Instant::now() };
+        Self { walk, others, visitor, skipped: Skipped::default(), visited: 0, scratch: Vec::new() }
     }
 
     /// Works until there is nothing left, beginning with `first`.
     fn run(mut self, first: Option<&Arc<Folder>>) -> (V, Skipped) {
         // Runs in a panic too: the others would wait for ever.
-        let _close = CloseOnDrop(self.queue);
+        let _close = CloseOnDrop(self.others.queue);
         if let Some(first) = first
             && self.walk.budget.check()
         {
             self.work_on(first);
         }
-        while let Some(task) = self.queue.next(self.walk.budget) {
+        while let Some(task) = self.others.queue.next(self.walk.budget) {
             match task {
                 Task::Enter(parent, index) => match self.enter(&parent, index) {
                     Some(folder) => {
@@ -208,8 +213,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
             }
         }
         if !tasks.is_empty() {
-            self.skipped.unreadable += self.queue.put(&mut tasks);
-            self.call_others();
+            self.skipped.unreadable += self.others.queue.put(&mut tasks);
+            self.others.start_in_time();
         }
     }
 
@@ -225,7 +230,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
                 continue;
             }
             if folder.has_more() {
-                self.share(folder);
+                self.others.offer(folder);
             }
             let name = folder.names.name(index);
             path.truncate(folder.prefix.len());
@@ -235,7 +240,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
     }
 
     /// Visits an entry that is wanted and allowed. False: neither it nor what may be in it is for this search.
-    fn consider(&mut self, folder: &Folder, name: &CStr, kind: FileType, path: &[u8]) -> bool {
+    fn consider(&mut self, folder: &Arc<Folder>, name: &CStr, kind: FileType, path: &[u8]) -> bool {
         let rest = &path[self.walk.root.folder.prefix.len()..];
         let verdict = self.walk.filter.decide(folder, name.to_bytes(), rest, path, kind);
         if verdict == Verdict::Out {
@@ -247,7 +252,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
             return false;
         }
         if verdict == Verdict::In && !(self.walk.files_only && kind == FileType::Directory) {
-            self.visitor.visit(&Item { folder, name, rest }, &mut self.skipped);
+            let others = &mut self.others;
+            self.visitor.visit(&Item { folder, name, rest }, &mut self.skipped, &mut || others.offer_now(folder));
         }
         true
     }
@@ -257,22 +263,40 @@ impl<'w, V: Visitor> Worker<'w, V> {
         self.visited = self.visited.wrapping_add(1);
         if self.visited.is_multiple_of(CHECK_EVERY) { self.walk.budget.check() } else { !self.walk.budget.has_ended() }
     }
+}
 
+impl Others<'_> {
     /// Asks for help with the files of `folder` where someone has nothing to do.
-    fn share(&mut self, folder: &Arc<Folder>) {
-        self.call_others();
-        if self.queue.is_hungry() && !folder.offered.swap(true, Ordering::Relaxed) {
-            self.queue.put(&mut vec![Task::Help(Arc::clone(folder))]);
+    fn offer(&mut self, folder: &Arc<Folder>) {
+        self.start_in_time();
+        if self.queue.is_hungry() {
+            self.put_up(folder);
+        }
+    }
+
+    /// The same, where this thread is about to be busy for long.
+    fn offer_now(&mut self, folder: &Arc<Folder>) {
+        if let Some(start) = self.start.take() {
+            start();
+        }
+        if folder.has_more() {
+            self.put_up(folder);
         }
     }
 
     /// Starts the other threads once the search has run for a while.
-    fn call_others(&mut self) {
-        if self.start_others.is_some()
+    fn start_in_time(&mut self) {
+        if self.start.is_some()
             && self.began.elapsed() >= ALONE
-            && let Some(start) = self.start_others.take()
+            && let Some(start) = self.start.take()
         {
             start();
+        }
+    }
+
+    fn put_up(&self, folder: &Arc<Folder>) {
+        if !folder.offered.swap(true, Ordering::Relaxed) {
+            self.queue.put(&mut vec![Task::Help(Arc::clone(folder))]);
         }
     }
 }
