@@ -15,6 +15,9 @@ use super::{Problem, Source};
 /// More than anybody writes by hand, and little enough to be read without a thought.
 const MAX_BYTES: u64 = 1024 * 1024;
 
+/// Values in a file, the elements of lists included. Each is checked on its own, which takes a moment.
+const MAX_VALUES: usize = 4096;
+
 /// Reads a configuration file. `None` if there is none.
 pub(super) fn read(path: &Path) -> Result<Option<String>, Problem> {
     let problem = |message: String| Problem::new(Source::File { path: path.to_owned(), line: 1 }, message);
@@ -64,7 +67,12 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
     // What a parser guessed behind a syntax error would only be reported as further problems that are not there.
     if problems.is_empty() {
         walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
-        problems.extend(leaves.iter().flat_map(Leaf::problems));
+        let values: usize = leaves.iter().map(|leaf| 1 + leaf.elements.len()).sum();
+        if values > MAX_VALUES {
+            problems = vec![Problem::new(at(0), format!("has {values} values; no configuration needs more than {MAX_VALUES}"))];
+        } else {
+            problems.extend(leaves.iter().flat_map(Leaf::problems));
+        }
     }
     for problem in &mut problems {
         if let Source::File { line, .. } = problem.source {

@@ -1,5 +1,7 @@
 //! The keys that the configuration knows, taken from its schema, and the nearest one to what somebody wrote.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::Config;
@@ -15,8 +17,13 @@ pub(super) struct Key {
     pub(super) in_list: bool,
 }
 
-/// Every key, tables included.
-pub(super) fn known() -> Vec<Key> {
+/// Every key, tables included. Made when something is asked that needs it: most starts don't.
+pub(super) fn known() -> &'static [Key] {
+    static KEYS: LazyLock<Vec<Key>> = LazyLock::new(from_schema);
+    &KEYS
+}
+
+fn from_schema() -> Vec<Key> {
     let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
     let mut keys = Vec::new();

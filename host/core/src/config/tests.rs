@@ -173,6 +173,10 @@ fn what_is_no_file_of_sensible_size_is_refused() {
     };
     let path = scene.write(&" ".repeat(1024 * 1024 + 1));
     problem("larger than 1 MiB");
+    scene.write(&(0..5000).map(|index| format!("k{index} = 1\n")).collect::<String>());
+    problem("5000 values");
+    scene.write(&format!("{} = 1", vec!["a"; 1000].join(".")));
+    problem("recursion limit");
     fs::write(&path, [0xff]).expect("the file is written");
     problem("can't be read");
     fs::remove_file(&path).expect("the file goes");
@@ -237,6 +241,8 @@ fn variables_and_settings_that_are_wrong_say_what_was_meant() {
         "BERTH_TOOLS_FILE_DENY_READ: its value is not TOML: unclosed array, expected `]`",
     );
     problem(&[], &["tools.cal=3"], "--set tools.cal=3: unknown key `tools.cal`; did you mean `call`?");
+    let deep = load(&scene.folders, &inputs(&[], &[&format!("{}=1", vec!["a"; 1000].join("."))])).expect_err("no such key");
+    assert!(deep.to_string().ends_with("no key has that many parts"));
     problem(&[], &["tools.call"], "--set tools.call: takes a key and a value: `--set tools.call=60`");
 }
 

@@ -13,6 +13,9 @@ use super::{Problem, Source};
 /// Variables that begin with `BERTH_` and are no keys: the folders, the log level, and what steers the building of Berth.
 const OTHER: [&str; 6] = ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", "BERTH_LOG", "BERTH_BOOTSTRAP", "BERTH_PLUGINS_DIR"];
 
+/// Parts of a key: more than any has, and few enough to be read by recursion.
+const MAX_DEPTH: usize = 16;
+
 /// The keys that `variables` set.
 pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>, Vec<Problem>) {
     let ours: Vec<(&str, &OsStr)> = variables
@@ -24,7 +27,7 @@ pub(super) fn from_environment(variables: &[(OsString, OsString)]) -> (Vec<Leaf>
     if ours.is_empty() {
         return (leaves, problems);
     }
-    let keys: Vec<Key> = known().into_iter().filter(|key| !key.table && !key.in_list).collect();
+    let keys: Vec<&Key> = known().iter().filter(|key| !key.table && !key.in_list).collect();
     for (name, value) in ours {
         let source = Source::Variable(name.to_owned());
         let leaf = match (find(name, &keys), value.to_str()) {
@@ -46,7 +49,11 @@ pub(super) fn from_setting(setting: &str) -> Result<Leaf, Vec<Problem>> {
     let Some((key, text)) = setting.split_once('=') else {
         return Err(vec![Problem::new(source, "takes a key and a value: `--set tools.call=60`")]);
     };
-    parse(key.trim().split('.').map(str::to_owned).collect(), text, &source)
+    let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
+    if path.len() > MAX_DEPTH {
+        return Err(vec![Problem::new(source, "no key has that many parts")]);
+    }
+    parse(path, text, &source)
 }
 
 /// Reads `text` as TOML or, where that does not fit the key, as a text, or as a list of that one text.
@@ -75,8 +82,8 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
 }
 
 /// The key with the variable's name: its parts in capitals, joined by `_`. The name of a plugin may hold `-` but no `_`.
-fn find(name: &str, keys: &[Key]) -> Option<Vec<String>> {
-    let named: Vec<(&Key, &str)> = keys.iter().filter_map(|key| Some((key, chosen(name, key)?))).collect();
+fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
+    let named: Vec<(&Key, &str)> = keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
     // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest name.
     let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
     let plugin = chosen.to_ascii_lowercase().replace('_', "-");
@@ -100,7 +107,7 @@ fn capitals(text: &str) -> String {
     text.to_ascii_uppercase().replace('-', "_")
 }
 
-fn advice(name: &str, keys: &[Key]) -> String {
+fn advice(name: &str, keys: &[&Key]) -> String {
     let mut names: Vec<String> = keys.iter().map(|key| pattern(key).replace('*', "NAME")).collect();
     names.extend(OTHER.iter().map(|other| (*other).to_owned()));
     match nearest(name, names.iter().map(String::as_str)) {
