@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use berth_contract::text::cut;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -17,6 +18,12 @@ const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Values in a file, the elements of lists included. Each is checked on its own, which takes a moment.
 const MAX_VALUES: usize = 4096;
+
+/// Problems that are told of one file. Who has more to mend will come back.
+const MAX_PROBLEMS: usize = 100;
+
+/// Bytes of a line that are shown with a problem.
+const MAX_EXCERPT: usize = 160;
 
 /// Reads a configuration file. `None` if there is none.
 pub(super) fn read(path: &Path) -> Result<Option<String>, Problem> {
@@ -57,7 +64,9 @@ fn trusted(file: &File, path: &Path) -> Result<(), String> {
 
 /// The values in `text` and what is wrong with them, in the order of the lines.
 pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
-    let at = |offset: usize| Source::File { path: path.to_owned(), line: line_of(text, offset) };
+    let line_ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let line = |offset: usize| 1 + line_ends.partition_point(|end| *end < offset);
+    let at = |offset: usize| Source::File { path: path.to_owned(), line: line(offset) };
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<Problem> = errors
         .iter()
@@ -74,14 +83,16 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
             problems.extend(leaves.iter().flat_map(Leaf::problems));
         }
     }
-    for problem in &mut problems {
-        if let Source::File { line, .. } = problem.source {
-            problem.excerpt = text.lines().nth(line - 1).map(str::to_owned);
-        }
-    }
-    problems.sort_by_key(|problem| if let Source::File { line, .. } = problem.source { line } else { 0 });
+    let line_of = |problem: &Problem| if let Source::File { line, .. } = problem.source { line } else { 0 };
+    problems.sort_by_key(line_of);
     // A misspelt table is one mistake, however many keys it holds.
     problems.dedup();
+    problems.truncate(MAX_PROBLEMS);
+    let lines: Vec<&str> = text.lines().collect();
+    for problem in &mut problems {
+        let line = line_of(problem).checked_sub(1).and_then(|index| lines.get(index));
+        problem.excerpt = line.map(|line| cut(line, MAX_EXCERPT).to_owned());
+    }
     (leaves, problems)
 }
 
@@ -116,9 +127,4 @@ fn walk(
 
 fn owned(value: &Spanned<DeValue<'_>>) -> Result<toml::Value, String> {
     toml::Value::deserialize(ValueDeserializer::from(value.clone())).map_err(|error| error.message().to_owned())
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = &text.as_bytes()[..offset.min(text.len())];
-    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }

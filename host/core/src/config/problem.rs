@@ -1,7 +1,7 @@
 use std::fmt;
 
 use berth_contract::HostError;
-use berth_contract::text::{cut, neutral_line};
+use berth_contract::text::neutral_line;
 
 use super::Source;
 
@@ -12,7 +12,7 @@ pub struct Problem {
     pub source: Source,
     /// What is wrong and what to do.
     pub message: String,
-    /// The line of the file, where there is one.
+    /// The beginning of the line, where it stands in a file.
     pub excerpt: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Problem {
         // A file may come from a stranger's repository or archive: what it holds must not steer the terminal.
         write!(f, "{}: {}", neutral_line(&self.source.to_string()), neutral_line(&self.message))?;
         if let (Some(excerpt), Source::File { line, .. }) = (&self.excerpt, &self.source) {
-            write!(f, "\n  {line} | {}", neutral_line(cut(excerpt, 160)))?;
+            write!(f, "\n  {line} | {}", neutral_line(excerpt))?;
         }
         Ok(())
     }

@@ -117,6 +117,17 @@ fn every_problem_of_a_file_is_named_with_its_line() {
 }
 
 #[test]
+fn what_is_told_of_a_broken_file_is_bounded() {
+    let scene = Scene::new();
+    scene.write(&"= = ".repeat(200_000));
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("it is no TOML").to_string();
+    assert!(problems.len() < 100_000, "{} bytes", problems.len());
+    scene.write(&(0..4000).map(|index| format!("k{index} = 1\n")).collect::<String>());
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("no such keys");
+    assert_eq!(problems.0.len(), 100);
+}
+
+#[test]
 fn values_that_would_protect_nothing_are_problems() {
     let scene = Scene::new();
     let problem = |text: &str, expected: &str| {
