@@ -76,6 +76,10 @@ pub(super) fn read(buffer: &mut [u8], filled: usize, source: &mut impl Read, len
         if lines.is_full() && length.saturating_sub(taken) > MAX_COUNTED {
             return Ok(lines.finish(None, length));
         }
+        // One call less for most files. Where no length is known, as in /proc, it is said to be 0.
+        if taken == length {
+            break;
+        }
         filled = loop {
             match source.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
