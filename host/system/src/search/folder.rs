@@ -70,12 +70,14 @@ pub(super) struct Names {
     /// NUL-terminated, one after the other.
     text: Vec<u8>,
     entries: Vec<(u32, FileType)>,
+    /// Whether one of them begins with a dot: those of ignore files do.
+    pub(super) any_hidden: bool,
 }
 
 impl Names {
     /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more than what was read.
     pub(super) fn read(dir: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> (Self, bool) {
-        let mut names = Self::default();
+        let mut names = Self { text: Vec::with_capacity(512), entries: Vec::with_capacity(32), any_hidden: false };
         let mut entries = RawDir::new(dir, buffer);
         while let Some(entry) = entries.next() {
             let Ok(entry) = entry else { return (names, false) };
@@ -116,15 +118,11 @@ impl Names {
         CStr::from_bytes_until_nul(&self.text[start..]).unwrap_or_default()
     }
 
-    /// The entries, by index, name and kind.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &CStr, FileType)> {
-        (0..self.len()).map(|index| (index, self.name(index), self.kind(index)))
-    }
-
     fn push(&mut self, name: &CStr, kind: FileType) {
         // Fits: `MAX_NAMES` is far below.
         self.entries.push((self.text.len() as u32, kind));
         self.text.extend_from_slice(name.to_bytes_with_nul());
+        self.any_hidden |= name.to_bytes().first() == Some(&b'.');
     }
 }
 

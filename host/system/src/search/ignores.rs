@@ -75,9 +75,12 @@ impl Ignores {
 
     /// The ignore files of a directory of which `names` are the entries, below `above`.
     pub(super) fn of_entries(place: Place<'_>, names: &Names, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+        if !names.any_hidden {
+            return above;
+        }
         let mut present = Present::default();
-        for (_, name, _) in names.iter() {
-            match name.to_bytes() {
+        for index in 0..names.len() {
+            match names.name(index).to_bytes() {
                 b".ignore" => present.ignore = true,
                 b".gitignore" => present.git_ignore = true,
                 b".git" => present.git = true,

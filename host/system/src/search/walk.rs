@@ -194,13 +194,15 @@ impl<'w, V: Visitor> Worker<'w, V> {
     fn directories(&mut self, folder: &Arc<Folder>) {
         let mut tasks = Vec::new();
         let mut path = folder.prefix.clone();
-        for (index, name, kind) in folder.names.iter() {
+        for index in 0..folder.names.len() {
+            let kind = folder.names.kind(index);
             if kind != FileType::Directory {
                 continue;
             }
             if !self.goes_on() {
                 return;
             }
+            let name = folder.names.name(index);
             path.truncate(folder.prefix.len());
             path.extend_from_slice(name.to_bytes());
             if !self.consider(folder, name, kind, &path) {
