@@ -133,6 +133,9 @@ pub enum Refusal {
     NotInAllowRead,
     /// A `deny_write` glob.
     DenyWrite(usize),
+    /// The name of a granted directory, or of a folder that holds one. Whoever could put something else in its place would decide
+    /// what the grant means from the next start on.
+    GrantRoot(usize),
     /// A folder that can't be moved or removed as a whole, since more lies below it than is checked.
     TooMuchBelow,
 }
@@ -197,10 +200,24 @@ impl FileRules {
         let read = self.deny_read.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyRead(i));
         let write = || self.deny_write.anchors().find(|(_, anchor)| below(anchor)).map(|(i, _)| Refusal::DenyWrite(i));
         let grant = || {
-            let mut inner = self.grants.iter().enumerate();
-            inner.find(|(_, grant)| grant.access == Access::Read && below(&grant.path)).map(|(i, _)| Refusal::ReadOnlyGrant(i))
+            let inside = |access| self.grants.iter().position(|grant| grant.access == access && below(&grant.path));
+            inside(Access::Read).map(Refusal::ReadOnlyGrant).or_else(|| inside(Access::Write).map(Refusal::GrantRoot))
         };
         read.or_else(write).or_else(grant)
+    }
+
+    /// Whether `path` may become or stop being the name of something, beyond what [`decide`](Self::decide) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::ReadOnlyGrant`] and [`Refusal::GrantRoot`] for a granted directory itself: its name lies in a directory that need
+    /// not be granted, and stands in the configuration.
+    pub fn decide_name(&self, path: &Path) -> Result<(), Refusal> {
+        let root = self.grants.iter().enumerate().find(|(_, grant)| grant.path == path);
+        root.map_or(Ok(()), |(index, grant)| match grant.access {
+            Access::Read => Err(Refusal::ReadOnlyGrant(index)),
+            Access::Write => Err(Refusal::GrantRoot(index)),
+        })
     }
 
     /// Puts a refusal into words: the action, the rule, its place, and the line that would change it.
@@ -243,6 +260,14 @@ impl FileRules {
                 self.allow_read.place.clone(),
                 format!("To allow it, add {path:?} to `allow_read`."),
             ),
+            Refusal::GrantRoot(index) => {
+                let grant = &self.grants[index];
+                (
+                    "the rule that a granted directory stays where it is".to_owned(),
+                    grant.place.clone(),
+                    format!("To change it, take {:?} out of `allowed_paths`.", grant.path),
+                )
+            }
             Refusal::TooMuchBelow => (
                 "the bound on what is checked below a folder (10,000 entries)".to_owned(),
                 "built in".to_owned(),
@@ -361,6 +386,17 @@ mod tests {
         assert_eq!(rules.refused_below(Path::new("/work")), Some(Refusal::Own));
         assert_eq!(rules.refused_below(Path::new("/work/vendor")), Some(Refusal::ReadOnlyGrant(1)));
         assert_eq!(rules.refused_below(Path::new("/work/src")), None);
+    }
+
+    #[test]
+    fn a_granted_directory_stays_where_it_is() {
+        let rules = rules();
+        let (own, inner) = (Refusal::GrantRoot(2), Refusal::GrantRoot(0));
+        for (path, expected) in [("/work", own), ("/work/vendor", Refusal::ReadOnlyGrant(1)), ("/work/vendor/patch", inner)] {
+            assert_eq!(rules.decide_name(Path::new(path)), Err(expected), "{path}");
+        }
+        assert_eq!(rules.decide_name(Path::new("/work/vendor/patch/x")), Ok(()));
+        assert_eq!(rules.refused_below(Path::new("/work/vendor/patch")), Some(Refusal::GrantRoot(0)));
     }
 
     #[test]

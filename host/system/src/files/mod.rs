@@ -230,7 +230,11 @@ impl FileView {
             return Err(Errno::NOENT.into());
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
-        Ok(Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() })
+        let place = Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
+        match self.rules().decide_name(&place.path()) {
+            Ok(()) => Ok(place),
+            Err(refusal) => Err(self.denied(refusal, &place.path(), Access::Write)),
+        }
     }
 
     fn check(&self, path: &Path, kind: FileType, access: Access) -> Result<(), FileError> {
