@@ -29,6 +29,10 @@ const QUEUE: Duration = Duration::from_secs(2);
 /// How long the host waits for a thread that should have seen by itself that its call is over: one that hangs in a system call.
 const STUCK: Duration = Duration::from_millis(250);
 
+/// Handles beyond those of the host's table: a guest that has taken all of them still needs some to call with, so that it gets an error
+/// from the function that would make one more, and no trap.
+const HANDLE_SLACK: usize = 64;
+
 /// A call as it goes through this module.
 struct Job {
     runtime: Arc<Runtime>,
@@ -224,7 +228,7 @@ fn new_store(runtime: &Runtime, state: CallState, limits: &Limits, watch: &Arc<W
     let mut store = Store::new(&runtime.engine.wasm, state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.host_allocation);
-    store.set_max_component_handles(limits.handles);
+    store.set_max_component_handles(limits.handles.saturating_add(HANDLE_SLACK));
     store.set_epoch_deadline(1);
     let watch = Arc::clone(watch);
     store.epoch_deadline_callback(move |_| Ok(watch.look()));
