@@ -1,9 +1,9 @@
 //! Taking handles until there are none left. Each answers with how many it got.
 
-use wasip2::filesystem::types::{DescriptorFlags, OpenFlags};
+use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
 use crate::attack::{Arguments, Loot};
-use crate::outside::open;
+use crate::outside::{open, spellings};
 
 /// More than any host should give.
 const MANY: usize = 100_000;
@@ -14,7 +14,8 @@ pub(crate) fn read_write() -> DescriptorFlags {
 }
 
 pub(crate) fn hoard_descriptors(arguments: &Arguments) -> Loot {
-    hoard(|| open(&arguments.path, OpenFlags::empty(), DescriptorFlags::READ))
+    let (folder, name) = spellings(&arguments.path).swap_remove(0);
+    hoard(|| folder.open_at(PathFlags::empty(), &name, OpenFlags::empty(), DescriptorFlags::READ))
 }
 
 pub(crate) fn hoard_streams(arguments: &Arguments) -> Loot {

@@ -6,7 +6,7 @@ use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
 use crate::attack::{Arguments, Attempts, Loot};
-use crate::outside::{open, read_outside};
+use crate::outside::{open, read_outside, spellings};
 
 pub(crate) fn follow_a_link_of_its_own(arguments: &Arguments) -> Loot {
     let made = link(arguments);
@@ -61,6 +61,12 @@ pub(crate) fn rename_into_reach(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn rename(arguments: &Arguments) -> Loot {
-    fs::rename(&arguments.path, &arguments.to)?;
-    Ok("renamed".into())
+    let mut attempts = Attempts::default();
+    attempts.note("std", fs::rename(&arguments.path, &arguments.to).map(|()| "renamed"));
+    for (from, old) in spellings(&arguments.path) {
+        for (to, new) in spellings(&arguments.to) {
+            attempts.note("raw", from.rename_at(&old, &to, &new).map(|()| "renamed"));
+        }
+    }
+    attempts.loot()
 }

@@ -11,12 +11,12 @@ use crate::bindings::berth::host::search;
 use crate::exhaustion::scope;
 use crate::handles::read_write;
 
-/// A path below each granted directory, in every spelling that might name `path`: as it is, and without what names the directory.
-fn spellings(path: &str) -> Vec<(Descriptor, String)> {
+/// A path below each granted directory, in every spelling that might name `path`: without what names the directory, and as it is.
+pub(crate) fn spellings(path: &str) -> Vec<(Descriptor, String)> {
     let mut spelled = Vec::new();
     for (index, (_, name)) in get_directories().iter().enumerate() {
         let relative = path.strip_prefix(name.as_str()).map(|rest| rest.trim_start_matches('/').to_owned());
-        for spelling in [Some(path.to_owned()), relative].into_iter().flatten() {
+        for spelling in [relative, Some(path.to_owned())].into_iter().flatten() {
             // A descriptor of its own for each: they can't be copied.
             spelled.push((get_directories().swap_remove(index).0, spelling));
         }

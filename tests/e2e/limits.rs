@@ -1,0 +1,99 @@
+//! Attacks that take time, memory, stack and handles until there is none left, or end badly.
+
+use berth_host::{Answer, Category, Failure};
+use serde_json::json;
+
+use crate::support::{Scene, assert_memory_bounded, attacks, descriptors_below, failure, log_of, loot};
+
+fn stopped<'a>(answer: &'a Answer, code: &str) -> &'a Failure {
+    failure(answer, Category::PermanentFailure, Some(code))
+}
+
+attacks! {
+    async fn loop_forever() {
+        let scene = Scene::new().await;
+        stopped(&scene.attack_beside_others("loop_forever", json!({})).await, "cpu_budget");
+    }
+
+    async fn loop_through_host_calls() {
+        let scene = Scene::new().await;
+        stopped(&scene.attack_beside_others("loop_through_host_calls", json!({})).await, "cpu_budget");
+    }
+
+    async fn search_forever() {
+        let scene = Scene::with(&["tools.call=30"], |root| {
+            for number in 0..200 {
+                std::fs::write(root.join(format!("granted/{number}.txt")), "a line\n".repeat(1000)).expect("a file is written");
+            }
+        })
+        .await;
+        let answer = scene.attack_beside_others("search_forever", json!({ "path": scene.granted })).await;
+        stopped(&answer, "cpu_budget");
+    }
+
+    async fn sleep_forever() {
+        let scene = Scene::new().await;
+        failure(&scene.attack_beside_others("sleep_forever", json!({})).await, Category::Timeout, None);
+    }
+
+    async fn memory_bomb() {
+        let scene = Scene::new().await;
+        stopped(&scene.attack_beside_others("memory_bomb", json!({})).await, "memory_limit");
+        assert_memory_bounded();
+    }
+
+    async fn recurse_forever() {
+        let scene = Scene::new().await;
+        stopped(&scene.attack_beside_others("recurse_forever", json!({})).await, "crash");
+    }
+
+    async fn trap() {
+        let scene = Scene::new().await;
+        let answer = scene.attack_beside_others("trap", json!({})).await;
+        assert!(stopped(&answer, "crash").message.contains("unreachable"), "{answer:?}");
+        assert!(!log_of(&answer.id).is_empty(), "the backtrace is in the host's log");
+    }
+
+    /// The message of a panic, which a tool may have made of a secret, is for the log and not for the model.
+    async fn panic() {
+        let scene = Scene::new().await;
+        let answer = scene.attack_beside_others("panic", json!({ "text": "what-it-said" })).await;
+        stopped(&answer, "crash");
+        assert!(!format!("{:?}", answer.outcome).contains("what-it-said"), "{answer:?}");
+    }
+
+    async fn exit() {
+        let scene = Scene::new().await;
+        for code in [0, 1] {
+            let answer = scene.attack_beside_others("exit", json!({ "count": code })).await;
+            assert!(stopped(&answer, "crash").message.contains("exit code"), "{answer:?}");
+        }
+    }
+
+    async fn hoard_descriptors() {
+        hoards("hoard_descriptors", "public.txt").await;
+    }
+
+    async fn hoard_streams() {
+        hoards("hoard_streams", "public.txt").await;
+    }
+
+    async fn hoard_listings() {
+        hoards("hoard_listings", ".").await;
+    }
+
+    async fn hoard_pollables() {
+        let scene = Scene::new().await;
+        stopped(&scene.attack_beside_others("hoard_pollables", json!({})).await, "crash");
+    }
+}
+
+/// Takes handles of something in the granted folder: 64 are granted, and none is left open.
+async fn hoards(attack: &str, name: &str) {
+    let scene = Scene::new().await;
+    let open_before = descriptors_below(&scene.granted);
+    let answer = scene.attack_beside_others(attack, json!({ "path": scene.granted.join(name) })).await;
+    let taken: usize = loot(&answer).parse().expect("it tells how many it got");
+    assert!((30..=64).contains(&taken), "{taken} handles");
+    assert_eq!(descriptors_below(&scene.granted), open_before, "handles are left open");
+}

@@ -1,0 +1,27 @@
+//! Looking at answers.
+
+use berth_host::{Answer, Category, Failure};
+
+/// What an attack got. It has to have got something: with this a test shows that the attack works where it may.
+#[track_caller]
+pub(crate) fn loot(answer: &Answer) -> String {
+    answer.outcome.as_ref().unwrap_or_else(|failure| panic!("the attack works where it is allowed: {}", failure.message)).joined_text()
+}
+
+/// The failure of a call, which has to be of a category and code.
+#[track_caller]
+pub(crate) fn failure<'a>(answer: &'a Answer, category: Category, code: Option<&str>) -> &'a Failure {
+    let failure = answer.outcome.as_ref().expect_err("the call fails");
+    assert_eq!((failure.category, failure.code.as_deref()), (category, code), "{}", failure.message);
+    failure
+}
+
+/// The failure of a call that a rule of the operator stopped. `rule` stands in the rule's name.
+#[track_caller]
+pub(crate) fn refused<'a>(answer: &'a Answer, rule: &str) -> &'a Failure {
+    let failure = failure(answer, Category::PolicyBlocked, None);
+    let denial = failure.denial.as_ref().expect("a refusal names its rule");
+    assert!(denial.rule.contains(rule), "refused by {}, not by {rule}", denial.rule);
+    assert!(!denial.remedy.is_empty() && !denial.place.is_empty(), "{denial:?}");
+    failure
+}

@@ -1,0 +1,37 @@
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use berth_host::Builtin;
+
+/// The component of a plugin.
+pub(crate) fn plugin(name: &str) -> PathBuf {
+    built(&format!("../plugins/{name}.wasm"))
+}
+
+/// The `berth` binary, which is also the helper that compiles components.
+pub(crate) fn berth() -> PathBuf {
+    built("berth")
+}
+
+/// A component as the plugin that comes with the program.
+pub(crate) fn builtin(name: &'static str) -> Builtin {
+    static READ: OnceLock<std::sync::Mutex<Vec<Builtin>>> = OnceLock::new();
+    let mut read = READ.get_or_init(Default::default).lock().expect("no test panics while it reads a plugin");
+    if let Some(known) = read.iter().find(|known| known.name == name) {
+        return *known;
+    }
+    let bytes = |path: PathBuf| -> &'static [u8] { Vec::leak(std::fs::read(path).expect("the plugin is readable")) };
+    let compiled = plugin(name).with_extension("cwasm");
+    let builtin = Builtin { name, wasm: bytes(plugin(name)), compiled: compiled.exists().then(|| bytes(compiled)) };
+    read.push(builtin);
+    builtin
+}
+
+/// What was built beside this program, in `target/debug`.
+fn built(name: &str) -> PathBuf {
+    let program = std::env::current_exe().expect("a test knows its program");
+    let folder = program.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is missing: `cargo xtask test` builds it and runs the tests", path.display());
+    path
+}

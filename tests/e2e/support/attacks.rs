@@ -1,0 +1,18 @@
+/// The tests of attacks, each under the name of the tool that it tests. `TESTED` has the names, so that an attack without a test is
+/// found.
+macro_rules! attacks {
+    ($($(#[$meta:meta])* async fn $name:ident() $body:block)*) => {
+        /// The attacks that are tested here.
+        pub(crate) const TESTED: &[&str] = &[$(stringify!($name)),*];
+
+        $(
+            $(#[$meta])*
+            #[test]
+            fn $name() {
+                $crate::support::run(async move { $body });
+            }
+        )*
+    };
+}
+
+pub(crate) use attacks;

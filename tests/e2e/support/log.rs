@@ -1,0 +1,35 @@
+use std::io::{self, Write};
+use std::sync::{Mutex, Once, PoisonError};
+
+use berth_host::CallId;
+
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// What the host has logged of a call, line by line.
+pub(crate) fn log_of(id: &CallId) -> Vec<String> {
+    let kept = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let id = id.to_string();
+    String::from_utf8_lossy(&kept).lines().filter(|line| line.contains(&id)).map(str::to_owned).collect()
+}
+
+/// Keeps what is logged from now on, for the whole process.
+pub(super) fn keep() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Keeper).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("nobody else listens to the log");
+    });
+}
+
+struct Keeper;
+
+impl Write for Keeper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

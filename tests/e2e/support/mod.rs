@@ -1,0 +1,16 @@
+//! What the tests have in common.
+
+mod answers;
+mod artifacts;
+mod attacks;
+mod log;
+mod process;
+mod running;
+mod scene;
+
+pub(crate) use answers::{failure, loot, refused};
+pub(crate) use attacks::attacks;
+pub(crate) use log::log_of;
+pub(crate) use process::{assert_memory_bounded, descriptors_below};
+pub(crate) use running::run;
+pub(crate) use scene::Scene;

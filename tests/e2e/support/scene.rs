@@ -1,0 +1,196 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::{Answer, Content, Events, Host, Progress, Request};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::artifacts::{berth, builtin, plugin};
+use super::log;
+
+/// Small bounds, so that what runs into one does so soon.
+const BOUNDS: [&str; 7] = [
+    "tools.call=1",
+    "tools.limits.cpu_secs=1",
+    "tools.limits.memory_mib=64",
+    "tools.limits.result_mib=1",
+    "tools.limits.written_mib=1",
+    "tools.limits.handles=64",
+    "tools.max_concurrent=8",
+];
+
+/// A folder that is granted, another beside it that is not, and a host with the hostile plugin, the file tools and an `echo`.
+pub(crate) struct Scene {
+    root: TempDir,
+    /// The folder that is granted, the host's working directory.
+    pub(crate) granted: PathBuf,
+    /// The folder that is not.
+    pub(crate) outside: PathBuf,
+    /// A file out there.
+    pub(crate) secret_file: PathBuf,
+    /// What stands in the file, and nowhere else.
+    pub(crate) secret: String,
+    before: BTreeMap<PathBuf, Trace>,
+    pub(crate) host: Arc<Host>,
+}
+
+/// What must not change of something outside.
+type Trace = (Option<Vec<u8>>, u32, u64, i64, i64);
+
+impl Scene {
+    /// The plain scene.
+    pub(crate) async fn new() -> Self {
+        Self::with(&[], |_| {}).await
+    }
+
+    /// A scene with settings over the plain ones. `{root}`, `{granted}` and `{outside}` in them stand for the folders. `prepare` fills
+    /// the folders before the host is made, and gets the one that holds both.
+    pub(crate) async fn with(settings: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        Self::in_folders(settings, prepare, |_| None).await
+    }
+
+    /// The same with Berth's own folders where `folders` says.
+    pub(crate) async fn in_folders(settings: &[&str], prepare: impl FnOnce(&Path), folders: impl FnOnce(&Path) -> Option<Folders>) -> Self {
+        log::keep();
+        let root = TempDir::new().expect("a temporary folder is made");
+        let path = root.path().canonicalize().expect("the folder is there");
+        let (granted, outside) = (path.join("granted"), path.join("outside"));
+        let secret = format!("secret-of-{}", path.file_name().expect("the folder has a name").to_string_lossy());
+        let secret_file = outside.join("secret.txt");
+        fs::create_dir(&granted).and_then(|()| fs::create_dir(&outside)).expect("folders are made");
+        fs::write(&secret_file, &secret).expect("the secret is written");
+        fs::write(granted.join("public.txt"), "public").expect("a file is written");
+        prepare(&path);
+        let before = traces(&outside);
+
+        let own = folders(&path).unwrap_or_else(|| Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) });
+        let mut all: Vec<String> = BOUNDS.iter().map(|&setting| setting.to_owned()).collect();
+        all.push(format!("plugins.hostile.path={:?}", plugin("hostile")));
+        all.push(format!("plugins.hostile.allowed_paths=[{granted:?}]"));
+        let fill = |setting: &str| {
+            let fill = |text: String, name: &str, path: &Path| text.replace(name, &path.display().to_string());
+            fill(fill(fill(setting.to_owned(), "{root}", &path), "{granted}", &granted), "{outside}", &outside)
+        };
+        all.extend(settings.iter().map(|setting| fill(setting)));
+        let loaded = config::load(&own, &Inputs { settings: all, ..Inputs::default() }).expect("the settings are valid");
+        let host = Host::builder()
+            .config(loaded)
+            .folders(own)
+            .working_directory(&granted)
+            .builtins(&[builtin("file"), builtin("bench")])
+            .helper(berth())
+            .build();
+        let host = Arc::new(host.await.expect("the plugins load"));
+        Self { root, granted, outside, secret_file, secret, before, host }
+    }
+
+    /// The folder that holds everything.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.root.path().canonicalize().expect("the folder is there")
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.host.call(Request::new(tool, arguments)).await
+    }
+
+    /// Calls a tool of the hostile plugin, and looks whether it has told the secret, or changed anything outside.
+    pub(crate) async fn attack(&self, tool: &str, arguments: Value) -> Answer {
+        let answer = self.call(&format!("hostile__{tool}"), arguments).await;
+        self.assert_safe(&answer);
+        answer
+    }
+
+    /// The same with somebody who listens.
+    pub(crate) async fn attack_heard(&self, tool: &str, arguments: Value) -> (Answer, Arc<Recorder>) {
+        let recorder = Arc::new(Recorder::default());
+        let events: Arc<dyn Events> = Arc::clone(&recorder) as _;
+        let answer = self.host.call(Request { events, ..Request::new(format!("hostile__{tool}"), arguments) }).await;
+        self.assert_safe(&answer);
+        (answer, recorder)
+    }
+
+    /// The same while others call a tool of another plugin: they are served.
+    pub(crate) async fn attack_beside_others(&self, tool: &str, arguments: Value) -> Answer {
+        let request = Request::new(format!("hostile__{tool}"), arguments);
+        let host = Arc::clone(&self.host);
+        let attack = tokio::spawn(async move { host.call(request).await });
+        self.assert_serves().await;
+        let answer = attack.await.expect("the host does not panic");
+        self.assert_safe(&answer);
+        self.assert_serves().await;
+        answer
+    }
+
+    /// The host answers other calls.
+    pub(crate) async fn assert_serves(&self) {
+        for number in 0..20 {
+            let text = format!("hello {number}");
+            let answer = self.call("echo", json!({ "text": text })).await;
+            let output = answer.outcome.unwrap_or_else(|failure| panic!("others are served: {}", failure.message));
+            assert_eq!(output.joined_text(), text);
+        }
+    }
+
+    /// The secret is nowhere in an answer, and everything outside is as it was.
+    #[track_caller]
+    pub(crate) fn assert_safe(&self, answer: &Answer) {
+        let whole = format!("{:?}", answer.outcome);
+        assert!(!whole.contains(&self.secret), "the secret got out: {whole}");
+        self.assert_untouched();
+    }
+
+    /// Everything outside is as it was.
+    #[track_caller]
+    pub(crate) fn assert_untouched(&self) {
+        assert_eq!(traces(&self.outside), self.before, "something outside was changed");
+    }
+}
+
+/// Keeps what a call tells while it runs.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub(crate) progress: Mutex<Vec<Progress>>,
+    pub(crate) parts: Mutex<Vec<Content>>,
+    /// Wakes up who waits for a part.
+    pub(crate) emitted: tokio::sync::Notify,
+}
+
+impl Events for Recorder {
+    fn progress(&self, progress: Progress) {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).push(progress);
+    }
+
+    fn emitted(&self, part: &Content) {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part.clone());
+        self.emitted.notify_one();
+    }
+}
+
+/// Everything below a folder, with its bytes, mode, links and times.
+fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
+    let mut traces = BTreeMap::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(path) = pending.pop() {
+        let metadata = fs::symlink_metadata(&path).expect("what is outside stays there");
+        if metadata.is_dir() {
+            pending.extend(fs::read_dir(&path).expect("the folder is readable").flatten().map(|entry| entry.path()));
+        }
+        let bytes = if metadata.is_file() { fs::read(&path).ok() } else { None };
+        // Not of folders: the tests themselves may move things into and out of them.
+        let times = if metadata.is_dir() { (0, 0) } else { (metadata.mtime(), metadata.mtime_nsec()) };
+        traces.insert(path, (bytes, metadata.mode(), metadata.nlink(), times.0, times.1));
+    }
+    traces
+}
+
+/// Code that was compiled for one test serves the others.
+fn shared_cache() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("berth-cache");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a cache folder is made");
+    folder
+}
