@@ -13,23 +13,35 @@ pub fn cut(text: &str, max: usize) -> &str {
 /// return stays only before a line feed, since alone it lets a line overwrite what was shown.
 pub fn neutral(text: &str) -> Cow<'_, str> {
     // Almost every text is clean: look before copying.
-    let mut rest = text.char_indices().peekable();
     let mut out = String::new();
     let mut clean_until = 0;
-    while let Some((at, c)) = rest.next() {
-        let crlf = c == '\r' && matches!(rest.peek(), Some((_, '\n')));
-        if !steers(c) || crlf {
-            continue;
+    let mut at = 0;
+    while let Some(found) = suspect(&text.as_bytes()[at..]) {
+        at += found;
+        let Some(c) = text[at..].chars().next() else { break };
+        let next = at + c.len_utf8();
+        let crlf = c == '\r' && text[next..].starts_with('\n');
+        if steers(c) && !crlf {
+            out.push_str(&text[clean_until..at]);
+            out.push(char::REPLACEMENT_CHARACTER);
+            clean_until = next;
         }
-        out.push_str(&text[clean_until..at]);
-        out.push(char::REPLACEMENT_CHARACTER);
-        clean_until = at + c.len_utf8();
+        at = next;
     }
     if clean_until == 0 {
         return Cow::Borrowed(text);
     }
     out.push_str(&text[clean_until..]);
     Cow::Owned(out)
+}
+
+/// Where the first byte is that is neither printable ASCII nor a line feed or tab: large answers are mostly such bytes, so they are passed
+/// over many at a time.
+fn suspect(bytes: &[u8]) -> Option<usize> {
+    let is_suspect = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    let mut chunks = bytes.chunks_exact(64);
+    let clean = chunks.by_ref().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_suspect(*byte))).count() * 64;
+    bytes[clean..].iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
 }
 
 /// [`neutral`] without a copy where the text is clean.
@@ -85,6 +97,10 @@ mod tests {
         assert_eq!(neutral("\u{9b}2J"), "\u{fffd}2J");
         assert_eq!(neutral("hid\u{e0041}den"), "hid\u{fffd}den");
         assert_eq!(neutral("\r"), "\u{fffd}");
+        for before in 0..200 {
+            let clean = "x".repeat(before);
+            assert_eq!(neutral(&format!("{clean}\u{1b}é\u{7}{clean}")), format!("{clean}\u{fffd}é\u{fffd}{clean}"));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_contract::{HostError, Provider};
+use berth_policy::files::OwnFolder;
 use berth_runtime::{Builtin, Limits, PluginInfo, PluginPolicy, Plugins, RuntimeConfig};
 use berth_system::files::Grants;
 
@@ -87,7 +88,10 @@ impl HostBuilder {
             None => std::env::current_dir().map_err(HostError::io("asking for the working directory"))?,
         };
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
-        let policies = Policies { config: &self.config, folders: &folders, directory: &directory };
+        let mut own = self.config.own(&folders, &directory);
+        // A plugin that a flag named is code that runs next time: no tool may write it either.
+        own.extend(self.plugin_files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
+        let policies = Policies { config: &self.config, folders: &folders, directory: &directory, own };
         let mut plugins = Plugins::new(RuntimeConfig {
             concurrency: usize::try_from(self.config.config.tools.max_concurrent.get()).unwrap_or(0),
             memory: policies.most_memory(),
@@ -123,6 +127,8 @@ struct Policies<'c> {
     config: &'c Loaded,
     folders: &'c Folders,
     directory: &'c Path,
+    /// What no grant reaches.
+    own: Vec<OwnFolder>,
 }
 
 impl Policies<'_> {
@@ -152,7 +158,7 @@ impl Policies<'_> {
             None
         } else {
             let globs = |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
-            let opened = Grants::open(grants, self.folders.own(), globs).map_err(|error| HostError::Config(error.to_string()))?;
+            let opened = Grants::open(grants, self.own.clone(), globs).map_err(|error| HostError::Config(error.to_string()))?;
             Some(Arc::new(opened))
         };
         let working_directory = within.then(|| self.directory.to_owned());

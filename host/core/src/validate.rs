@@ -58,6 +58,7 @@ fn in_words(problem: &ValidationError<'_>, schema: &Value) -> String {
             format!("there is no argument {}", names.join(", "))
         }
         ValidationErrorKind::Required { property } => format!("{property} is missing"),
+        ValidationErrorKind::Enum { options } => format!("it has to be one of {options}"),
         ValidationErrorKind::Type { kind: TypeKind::Single(kind) } => format!("it has to be of type {kind}"),
         _ => problem.masked().to_string(),
     };

@@ -125,6 +125,11 @@ impl ResourceLimiter for MemoryLimiter {
         Ok(!self.refused)
     }
 
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.refused = true;
+        Ok(())
+    }
+
     fn instances(&self) -> usize {
         MAX_INSTANCES
     }

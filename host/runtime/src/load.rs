@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::text::{cut, neutral, neutral_json, neutral_line};
 use berth_contract::{Access, Annotations, Definition, HostError, Subject, SubjectKind};
 use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
@@ -175,7 +175,7 @@ fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> 
         return Err("its input schema is not that of an object: it needs `\"type\": \"object\"`".into());
     }
     let output_schema = definition.output_schema.as_deref().map(schema).transpose();
-    let meta: Option<Value> = definition.meta.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let meta: Option<Value> = definition.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
     let built_in = plugin.info.origin == Origin::BuiltIn;
     let name = if built_in { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
     let definition = Definition {
@@ -227,7 +227,8 @@ fn schema(text: &str) -> Result<Value, String> {
     }
     let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     check_schema(&value, 0)?;
-    Ok(value)
+    // Models and people read what it says (invariant 6).
+    Ok(neutral_json(value))
 }
 
 fn check_schema(value: &Value, depth: usize) -> Result<(), String> {

@@ -111,12 +111,8 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
     if host_stopped_it || (failure.category != Category::PermanentFailure && !of_a_subject()) {
         return Err(failure);
     }
-    Err(Failure {
-        category: Category::PolicyBlocked,
-        code: None,
-        message: format!("{denial} (The tool said: {})", failure.message),
-        suggestion: None,
-        denial: Some(*denial),
-        ..failure
-    })
+    let told = denial.to_string();
+    // A tool that passes the refusal on has nothing to add to it.
+    let message = if failure.message.contains(&told) { told } else { format!("{told} (The tool said: {})", failure.message) };
+    Err(Failure { category: Category::PolicyBlocked, code: None, message, suggestion: None, denial: Some(*denial), ..failure })
 }

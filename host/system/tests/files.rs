@@ -287,6 +287,10 @@ fn what_is_no_file_is_not_opened() {
         errno(world.view.open_at(world.dir(), path, TRUNCATE), Errno::NOTSUP);
         errno(world.view.link((world.dir(), path), (world.dir(), "twin")), Errno::PERM);
     }
+    for path in [".", "sub/..", "/.."] {
+        assert!(world.view.create_directory(world.dir(), path).is_err(), "{path}");
+    }
+    errno(world.view.create_directory(world.dir(), "."), Errno::EXIST);
     symlink("loop", world.inside.join("loop")).expect("linked");
     errno(world.read("loop"), Errno::LOOP);
     symlink("nowhere", world.inside.join("dangling")).expect("linked");

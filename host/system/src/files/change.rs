@@ -8,7 +8,7 @@ use berth_policy::files::Refusal;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::{FileError, FileView, Place, kernel};
+use super::{FileError, FileView, NO_LEAF, Place, kernel};
 
 impl FileView {
     /// Makes a directory.
@@ -17,7 +17,11 @@ impl FileView {
     ///
     /// A rule's refusal, or the kernel's error.
     pub fn create_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
-        let place = self.place(dir, path)?;
+        let place = match self.place(dir, path) {
+            // It is there already, which is what whoever makes a path directory by directory wants to hear.
+            Err(FileError::Errno(NO_LEAF)) => return self.find_at(dir, path, true).and(Err(Errno::EXIST.into())),
+            place => place?,
+        };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
         Ok(rustix::fs::mkdirat(&place.dir, place.leaf, Mode::from_raw_mode(0o777))?)
     }

@@ -28,6 +28,9 @@ pub use open::{OpenOptions, Opened};
 /// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
 const REMEMBERED: usize = 1024;
 
+/// A path without a last component of its own, `.` say, where one is needed.
+const NO_LEAF: Errno = Errno::INVAL;
+
 /// What one call may do with files: the grants of its plugin, all of them read-only where the call is.
 #[derive(Clone, Debug)]
 pub struct FileView {
@@ -216,7 +219,7 @@ impl FileView {
         };
         if matches!(leaf, "" | "." | "..") {
             // Nothing here may rename or remove the directory that a handle stands for.
-            return Err(if path.is_empty() { Errno::NOENT } else { Errno::INVAL }.into());
+            return Err(if path.is_empty() { Errno::NOENT } else { NO_LEAF }.into());
         }
         let handle = kernel::resolve(dir, parent, true).map_err(|errno| match errno {
             Errno::XDEV => self.leads_out(dir, path, Access::Write),
