@@ -9,5 +9,6 @@ mod every_attack;
 mod floods;
 mod grants;
 mod limits;
+mod loading;
 mod races;
 mod words;

@@ -3,14 +3,17 @@
 mod answers;
 mod artifacts;
 mod attacks;
+mod component;
 mod log;
 mod process;
 mod running;
 mod scene;
 
 pub(crate) use answers::{failure, loot, refused};
+pub(crate) use artifacts::{berth, builtin, plugin};
 pub(crate) use attacks::attacks;
+pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use log::log_of;
 pub(crate) use process::{assert_memory_bounded, descriptors_below};
 pub(crate) use running::run;
-pub(crate) use scene::Scene;
+pub(crate) use scene::{Scene, shared_cache};

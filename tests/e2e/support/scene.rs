@@ -189,7 +189,7 @@ fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
 }
 
 /// Code that was compiled for one test serves the others.
-fn shared_cache() -> PathBuf {
+pub(crate) fn shared_cache() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("berth-cache");
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).expect("a cache folder is made");
     folder

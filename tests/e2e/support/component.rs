@@ -1,0 +1,228 @@
+//! Components as text: what no compiler would make.
+
+use std::fmt::Write as _;
+
+/// A tool as a component offers it.
+#[derive(Clone)]
+pub(crate) struct Offer {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: String,
+    pub(crate) input_schema: String,
+    pub(crate) output_schema: Option<String>,
+    pub(crate) subject_pointer: Option<String>,
+    pub(crate) fence: Option<String>,
+    pub(crate) meta: Option<String>,
+}
+
+impl Offer {
+    /// A harmless one.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: "Does nothing.".into(),
+            input_schema: r#"{"type":"object"}"#.into(),
+            output_schema: None,
+            subject_pointer: None,
+            fence: None,
+            meta: None,
+        }
+    }
+}
+
+/// A component that speaks `berth:tool/tools` by hand.
+pub(crate) struct Component {
+    /// What it offers.
+    pub(crate) offers: Vec<Offer>,
+    /// Instructions that run before `list-tools` answers.
+    pub(crate) on_list: &'static str,
+    /// Instructions that run instead of a tool. They leave nothing on the stack.
+    pub(crate) on_call: &'static str,
+    /// More fields of the core module.
+    pub(crate) in_module: &'static str,
+    /// More fields of the component, before everything else.
+    pub(crate) in_component: &'static str,
+    /// What stands in each of its manifest sections.
+    pub(crate) manifests: Vec<Vec<u8>>,
+}
+
+/// A manifest with nothing but what has to be there.
+pub(crate) fn manifest(name: &str) -> Vec<u8> {
+    format!(r#"{{"manifest":1,"name":"{name}","version":"1.0.0","description":"Made by hand"}}"#).into_bytes()
+}
+
+impl Component {
+    /// A harmless component: the plugin `handmade` with these tools.
+    pub(crate) fn offering(offers: Vec<Offer>) -> Self {
+        Self { offers, on_list: "", on_call: "unreachable", in_module: "", in_component: "", manifests: vec![manifest("handmade")] }
+    }
+
+    /// The bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = wat::parse_str(self.text()).expect("the text is a component");
+        for manifest in &self.manifests {
+            bytes.extend(section("berth:manifest", manifest));
+        }
+        bytes
+    }
+
+    fn text(&self) -> String {
+        let image = Image::of(&self.offers);
+        let mut data = String::with_capacity(image.bytes.len() * 3);
+        for byte in &image.bytes {
+            let _ = write!(data, "\\{byte:02x}");
+        }
+        let heap = BASE as usize + image.bytes.len().next_multiple_of(16);
+        let pages = heap / 65536 + 4;
+        let Self { on_list, on_call, in_module, in_component, .. } = self;
+        format!(
+            r#"(component
+  {in_component}
+  (core module $m
+    (memory (export "memory") {pages})
+    (data (i32.const {BASE}) "{data}")
+    (global $next (mut i32) (i32.const {heap}))
+    {in_module}
+    (func (export "list") (result i32) {on_list} i32.const {BASE})
+    (func (export "call") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {on_call} i32.const {BASE})
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+      (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
+      (global.set $next (i32.add (local.get $at) (local.get 3)))
+      (local.get $at)))
+  (core instance $i (instantiate $m))
+  {TYPES}
+  (func $list (result (result (list $definition) (error $failure)))
+    (canon lift (core func $i "list") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+  (func $call (param "call" $invocation) (result (result $output (error $failure)))
+    (canon lift (core func $i "call") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+  (instance $tools (export "list-tools" (func $list)) (export "call-tool" (func $call)))
+  (export "berth:tool/tools@0.1.0" (instance $tools)))"#
+        )
+    }
+}
+
+/// A custom section.
+pub(crate) fn section(name: &str, data: &[u8]) -> Vec<u8> {
+    let mut content = leb(name.len());
+    content.extend(name.as_bytes());
+    content.extend(data);
+    let mut section = vec![0];
+    section.extend(leb(content.len()));
+    section.extend(content);
+    section
+}
+
+fn leb(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        bytes.push(if number == 0 { low } else { low | 0x80 });
+        if number == 0 {
+            return bytes;
+        }
+    }
+}
+
+/// Named types have to be exported before an export uses them.
+const TYPES: &str = r#"
+  (type $c0 (enum "tool-not-found" "invalid-parameters" "type-mismatch" "policy-blocked" "confirmation-required"
+    "permanent-failure" "cancelled" "rate-limited" "server-error" "network-error" "timeout"))
+  (export $category "category" (type $c0))
+  (type $b0 (variant (case "text" string) (case "bytes" (list u8)) (case "link" string)))
+  (export $body "body" (type $b0))
+  (type $n0 (record (field "body" $body) (field "media-type" (option string)) (field "meta" (option string))))
+  (export $content "content" (type $n0))
+  (type $o0 (record (field "content" (list $content)) (field "structured" (option string)) (field "meta" (option string))))
+  (export $output "output" (type $o0))
+  (type $f0 (record (field "category" $category) (field "code" (option string)) (field "message" string)
+    (field "suggestion" (option string)) (field "retry-after-ms" (option u64)) (field "content" (list $content))
+    (field "structured" (option string)) (field "meta" (option string))))
+  (export $failure "failure" (type $f0))
+  (type $a0 (record (field "read-only" bool) (field "destructive" bool) (field "idempotent" bool) (field "open-world" bool)
+    (field "cacheable" bool)))
+  (export $annotations "annotations" (type $a0))
+  (type $s0 (record (field "pointer" string) (field "kind" string) (field "access" string)))
+  (export $subject "subject" (type $s0))
+  (type $d0 (record (field "name" string) (field "title" (option string)) (field "description" string)
+    (field "input-schema" string) (field "output-schema" (option string)) (field "annotations" $annotations)
+    (field "subjects" (list $subject)) (field "fence" (option string)) (field "meta" (option string))))
+  (export $definition "definition" (type $d0))
+  (type $i0 (record (field "tool" string) (field "arguments" string) (field "attachments" (list $content))
+    (field "meta" (option string))))
+  (export $invocation "invocation" (type $i0))"#;
+
+/// Where the image lies in the module's memory.
+const BASE: u32 = 1024;
+
+/// Bytes of a definition and of a subject in memory.
+const DEFINITION: usize = 88;
+const SUBJECT: usize = 24;
+
+/// The answer of `list-tools` as it lies in memory: the canonical ABI, by hand.
+struct Image {
+    bytes: Vec<u8>,
+    /// Texts that are there already.
+    texts: std::collections::HashMap<String, u32>,
+}
+
+impl Image {
+    fn of(offers: &[Offer]) -> Self {
+        let mut image = Self { bytes: vec![0; 16 + offers.len() * DEFINITION], texts: Default::default() };
+        // The result: no error, and the list.
+        image.put(8, BASE + 16);
+        image.put(12, offers.len() as u32);
+        for (index, offer) in offers.iter().enumerate() {
+            let at = 16 + index * DEFINITION;
+            image.text(at, &offer.name);
+            image.option(at + 8, offer.title.as_deref());
+            image.text(at + 20, &offer.description);
+            image.text(at + 28, &offer.input_schema);
+            image.option(at + 36, offer.output_schema.as_deref());
+            if let Some(pointer) = &offer.subject_pointer {
+                let subject = image.room(SUBJECT);
+                image.text(subject, pointer);
+                image.text(subject + 8, "path");
+                image.text(subject + 16, "read");
+                image.put(at + 56, BASE + subject as u32);
+                image.put(at + 60, 1);
+            }
+            image.option(at + 64, offer.fence.as_deref());
+            image.option(at + 76, offer.meta.as_deref());
+        }
+        image
+    }
+
+    fn room(&mut self, size: usize) -> usize {
+        let at = self.bytes.len().next_multiple_of(8);
+        self.bytes.resize(at + size, 0);
+        at
+    }
+
+    fn put(&mut self, at: usize, number: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+
+    fn text(&mut self, at: usize, text: &str) {
+        let pointer = match self.texts.get(text) {
+            Some(known) => *known,
+            None => {
+                let start = self.room(text.len());
+                self.bytes[start..start + text.len()].copy_from_slice(text.as_bytes());
+                self.texts.insert(text.to_owned(), BASE + start as u32);
+                BASE + start as u32
+            }
+        };
+        self.put(at, pointer);
+        self.put(at + 4, text.len() as u32);
+    }
+
+    fn option(&mut self, at: usize, text: Option<&str>) {
+        if let Some(text) = text {
+            self.bytes[at] = 1;
+            self.text(at + 4, text);
+        }
+    }
+}
