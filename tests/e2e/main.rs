@@ -4,6 +4,8 @@
 
 mod support;
 
+mod cache;
+mod calls;
 mod escapes;
 mod every_attack;
 mod floods;

@@ -42,10 +42,10 @@ mod bindings {
     use super::Hostile;
 }
 
+/// Readable without running code: the linker makes a custom section of it.
 #[expect(unsafe_code, reason = "a custom section has no other form")]
-#[used]
 #[unsafe(link_section = "berth:manifest")]
-static MANIFEST: [u8; include_bytes!("../manifest.json").len()] = *include_bytes!("../manifest.json");
+pub static MANIFEST: [u8; include_bytes!("../manifest.json").len()] = *include_bytes!("../manifest.json");
 
 struct Hostile;
 

@@ -16,4 +16,4 @@ pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use log::log_of;
 pub(crate) use process::{assert_memory_bounded, descriptors_below};
 pub(crate) use running::run;
-pub(crate) use scene::{Scene, shared_cache};
+pub(crate) use scene::{Recorder, Scene, shared_cache};

@@ -1,0 +1,149 @@
+//! Compiled code is used again only where nobody else can have written it. A host whose helper does not work shows whether it was.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use berth_host::config::Folders;
+use berth_host::{Host, Request};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{Component, Offer, berth, run};
+
+/// A plugin and Berth's own folders, its code compiled into the cache.
+struct Compiled {
+    root: TempDir,
+    /// The folder with the code.
+    folder: PathBuf,
+    /// The code.
+    code: PathBuf,
+}
+
+impl Compiled {
+    async fn new() -> Self {
+        let root = TempDir::new().expect("a temporary folder is made");
+        let component = Component::offering(vec![Offer::named("tool")]).encode();
+        fs::write(root.path().join("plugin.wasm"), component).expect("the plugin is written");
+        let folder = root.path().join("cache/compiled");
+        let mut compiled = Self { root, code: PathBuf::new(), folder };
+        compiled.host(&berth()).await.expect("it compiles");
+        let mut kept = fs::read_dir(&compiled.folder).expect("there is a cache").flatten();
+        compiled.code = kept.next().expect("the code was kept").path();
+        assert!(kept.next().is_none(), "nothing else was kept");
+        compiled
+    }
+
+    async fn host(&self, helper: &Path) -> Result<Host, String> {
+        let builder = Host::builder().folders(Folders::inside(self.root.path())).working_directory(self.root.path());
+        let host = builder.plugin_file(self.root.path().join("plugin.wasm")).helper(helper).build().await;
+        host.map_err(|error| error.to_string())
+    }
+
+    /// Whether a host that can't compile has the plugin all the same.
+    async fn is_used(&self) -> bool {
+        match self.host(Path::new("/does/not/exist")).await {
+            Ok(host) => host.tool("handmade__tool").is_some(),
+            Err(message) => {
+                assert!(message.contains("compiling it failed"), "{message}");
+                false
+            }
+        }
+    }
+
+    /// A host that can compile has the plugin whatever is in the cache, and it runs.
+    async fn assert_loads(&self) {
+        let host = self.host(&berth()).await.expect("it is compiled anew");
+        let answer = host.call(Request::new("handmade__tool", json!({}))).await;
+        assert_eq!(answer.outcome.expect_err("the tool itself crashes").code.as_deref(), Some("crash"));
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the mode is set");
+}
+
+#[test]
+fn code_is_compiled_once() {
+    run(async {
+        let compiled = Compiled::new().await;
+        assert_eq!(fs::metadata(&compiled.folder).expect("it is there").permissions().mode() & 0o777, 0o700);
+        assert!(compiled.is_used().await);
+    });
+}
+
+#[test]
+fn a_cache_that_others_may_enter_is_not_used() {
+    run(async {
+        let compiled = Compiled::new().await;
+        for mode in [0o777, 0o770, 0o707, 0o750, 0o701] {
+            set_mode(&compiled.folder, mode);
+            assert!(!compiled.is_used().await, "{mode:o}");
+            compiled.assert_loads().await;
+        }
+        set_mode(&compiled.folder, 0o700);
+        assert!(compiled.is_used().await);
+    });
+}
+
+#[test]
+fn code_that_others_may_write_is_not_used() {
+    run(async {
+        let compiled = Compiled::new().await;
+        for mode in [0o602, 0o620, 0o666] {
+            set_mode(&compiled.code, mode);
+            assert!(!compiled.is_used().await, "{mode:o}");
+        }
+        compiled.assert_loads().await;
+        assert!(compiled.is_used().await, "what was compiled anew took its place");
+    });
+}
+
+#[test]
+fn code_behind_a_link_is_not_used() {
+    run(async {
+        let compiled = Compiled::new().await;
+        let aside = compiled.root.path().join("aside");
+        fs::rename(&compiled.code, &aside).and_then(|()| symlink(&aside, &compiled.code)).expect("a link is made");
+        assert!(!compiled.is_used().await);
+        fs::remove_file(&compiled.code).and_then(|()| fs::rename(&aside, &compiled.code)).expect("the code is back");
+        assert!(compiled.is_used().await);
+
+        fs::rename(&compiled.folder, &aside).and_then(|()| symlink(&aside, &compiled.folder)).expect("a link is made");
+        assert!(!compiled.is_used().await);
+        compiled.assert_loads().await;
+    });
+}
+
+#[test]
+fn code_that_was_cut_off_or_is_none_is_compiled_anew() {
+    run(async {
+        let compiled = Compiled::new().await;
+        for code in [&b""[..], b"\x7fELF", b"not code at all"] {
+            // Replaced, not changed: the file may be mapped.
+            fs::remove_file(&compiled.code).and_then(|()| fs::write(&compiled.code, code)).expect("the code is replaced");
+            set_mode(&compiled.code, 0o600);
+            assert!(!compiled.is_used().await, "{code:?}");
+            compiled.assert_loads().await;
+            assert!(compiled.is_used().await);
+        }
+    });
+}
+
+#[test]
+fn code_of_another_user_is_not_used() {
+    run(async {
+        let compiled = Compiled::new().await;
+        // Only root can give files away; to everybody else, what belongs to root is another user's.
+        for path in [&compiled.code, &compiled.folder] {
+            match chown(path, Some(65_534), None) {
+                Ok(()) => {
+                    assert!(!compiled.is_used().await, "{}", path.display());
+                    chown(path, Some(rustix::process::geteuid().as_raw()), None).expect("root takes it back");
+                }
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}"),
+            }
+        }
+        assert!(compiled.is_used().await);
+    });
+}

@@ -1,0 +1,167 @@
+//! Calls that end early, and many at a time.
+
+use std::sync::Arc;
+
+use berth_host::{Answer, CancellationToken, Category, Events, Host, Request};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::support::{Recorder, Scene, failure, loot, plugin, run};
+
+/// A plugin's share of the eight calls that a scene's host runs at a time.
+const SHARE: usize = 4;
+
+/// So long that only a cancellation ends a call that loops.
+const LONG: [&str; 2] = ["tools.call=60", "tools.limits.cpu_secs=60"];
+
+/// A call that has begun, has emitted a part, and goes on until it is stopped.
+struct Looping {
+    cancel: CancellationToken,
+    call: JoinHandle<Answer>,
+}
+
+impl Looping {
+    async fn begin(host: &Arc<Host>, plugin: &str) -> Self {
+        let heard = Arc::new(Recorder::default());
+        let events: Arc<dyn Events> = Arc::clone(&heard) as _;
+        let cancel = CancellationToken::new();
+        let request = Request::new(format!("{plugin}__emit_and_loop"), json!({ "text": "so far" }));
+        let (host, cancelled) = (Arc::clone(host), cancel.clone());
+        let call = tokio::spawn(async move { host.call(Request { events, cancel: cancelled, ..request }).await });
+        heard.emitted.notified().await;
+        Self { cancel, call }
+    }
+
+    async fn begin_many(host: &Arc<Host>, plugin: &str, count: usize) -> Vec<Self> {
+        let mut calls = Vec::new();
+        for _ in 0..count {
+            calls.push(Self::begin(host, plugin).await);
+        }
+        calls
+    }
+
+    async fn cancelled(self) -> Answer {
+        self.cancel.cancel();
+        self.call.await.expect("the host does not panic")
+    }
+}
+
+#[test]
+fn a_cancelled_call_answers_with_what_it_had_and_frees_its_place() {
+    run(async {
+        let scene = Scene::with(&LONG, |_| {}).await;
+        // Twice what fits: each round needs the places of the one before.
+        for _ in 0..2 {
+            for call in Looping::begin_many(&scene.host, "hostile", SHARE).await {
+                let answer = call.cancelled().await;
+                assert_eq!(failure(&answer, Category::Cancelled, None).joined_text(), "so far");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_is_stopped() {
+    run(async {
+        let scene = Scene::with(&LONG, |_| {}).await;
+        for _ in 0..2 {
+            for call in Looping::begin_many(&scene.host, "hostile", SHARE).await {
+                call.call.abort();
+                assert!(call.call.await.is_err_and(|error| error.is_cancelled()));
+            }
+        }
+        loot(&scene.attack("tell_the_grants", json!({})).await);
+    });
+}
+
+#[test]
+fn a_call_that_sleeps_in_the_host_is_stopped_too() {
+    run(async {
+        let scene = Scene::with(&LONG, |_| {}).await;
+        for _ in 0..SHARE + 1 {
+            let cancel = CancellationToken::new();
+            let request = Request { cancel: cancel.clone(), ..Request::new("hostile__sleep_forever", json!({})) };
+            let host = Arc::clone(&scene.host);
+            let call = tokio::spawn(async move { host.call(request).await });
+            scene.assert_serves().await;
+            cancel.cancel();
+            failure(&call.await.expect("the host does not panic"), Category::Cancelled, None);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_was_cancelled_before_it_began_does_not_begin() {
+    run(async {
+        let scene = Scene::new().await;
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let file = scene.granted.join("new.txt");
+        let request = Request { cancel, ..Request::new("hostile__write_outside", json!({ "path": file })) };
+        failure(&scene.host.call(request).await, Category::Cancelled, None);
+        assert!(!file.exists());
+    });
+}
+
+#[test]
+fn one_plugin_can_not_take_all_places() {
+    run(async {
+        let scene = Scene::with(&LONG, |_| {}).await;
+        let calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
+        let answer = scene.attack("tell_the_grants", json!({})).await;
+        assert!(failure(&answer, Category::RateLimited, Some("busy")).retry_after.is_some());
+        scene.assert_serves().await;
+        for call in calls {
+            call.cancelled().await;
+        }
+        loot(&scene.attack("tell_the_grants", json!({})).await);
+    });
+}
+
+#[test]
+fn a_host_whose_places_are_taken_says_that_it_is_busy() {
+    run(async {
+        // The same plugin under another name of the same length.
+        let other = |root: &std::path::Path| {
+            let component = std::fs::read(plugin("hostile")).expect("it was built");
+            let (name, renamed) = (&b"\"name\": \"hostile\""[..], &b"\"name\": \"another\""[..]);
+            let at = component.windows(name.len()).position(|window| window == name).expect("it names itself");
+            let component = [&component[..at], renamed, &component[at + name.len()..]].concat();
+            std::fs::write(root.join("another.wasm"), component).expect("a plugin is written");
+        };
+        let settings = [LONG[0], LONG[1], "plugins.another.path=\"{root}/another.wasm\""];
+        let scene = Scene::with(&settings, other).await;
+        let mut calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
+        calls.extend(Looping::begin_many(&scene.host, "another", SHARE).await);
+        let answer = scene.call("echo", json!({ "text": "hello" })).await;
+        failure(&answer, Category::RateLimited, Some("busy"));
+        for call in calls {
+            call.cancelled().await;
+        }
+        scene.assert_serves().await;
+    });
+}
+
+#[test]
+fn calls_know_nothing_of_each_other() {
+    run(async {
+        let scene = Scene::new().await;
+        let calls: Vec<_> = (0..200)
+            .map(|number| {
+                let host = Arc::clone(&scene.host);
+                tokio::spawn(async move {
+                    let text = format!("call {number}");
+                    loop {
+                        match host.call(Request::new("echo", json!({ "text": text }))).await.outcome {
+                            Ok(output) => return assert_eq!(output.joined_text(), text),
+                            Err(failure) => assert_eq!(failure.code.as_deref(), Some("busy"), "{}", failure.message),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.expect("every call gets its own answer");
+        }
+    });
+}
