@@ -6,11 +6,14 @@ mod support;
 
 mod cache;
 mod calls;
+mod cli;
 mod escapes;
 mod every_attack;
 mod floods;
 mod grants;
+mod journey;
 mod limits;
 mod loading;
 mod races;
+mod tools;
 mod words;

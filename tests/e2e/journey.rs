@@ -1,0 +1,67 @@
+//! What holds for every call, whatever the tool.
+
+use serde_json::json;
+
+use crate::support::{Scene, run};
+
+#[test]
+fn an_answer_tells_the_steps_that_the_call_took() {
+    run(async {
+        let scene = Scene::new().await;
+        let steps = |answer: &berth_host::Answer| answer.steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        let answer = scene.call("read", json!({ "path": "public.txt" })).await;
+        assert_eq!(steps(&answer), ["resolve", "validate", "govern", "run", "shape"]);
+        assert_eq!(answer.tool.as_deref(), Some("read"));
+        // A call that is refused does not run.
+        let answer = scene.call("read", json!({ "path": scene.secret_file })).await;
+        assert!(answer.outcome.is_err() && !steps(&answer).contains(&"run"));
+        let answer = scene.call("no-such-tool", json!({})).await;
+        assert!(answer.tool.is_none() && !steps(&answer).contains(&"run"));
+    });
+}
+
+#[test]
+fn every_call_has_an_id_of_its_own() {
+    run(async {
+        let scene = Scene::new().await;
+        let mut ids = std::collections::HashSet::new();
+        for _ in 0..100 {
+            let answer = scene.call("echo", json!({ "text": "x" })).await;
+            assert!(answer.id.to_string().len() <= 64);
+            assert!(ids.insert(answer.id), "an id came twice");
+        }
+    });
+}
+
+#[test]
+fn a_plugin_gets_no_more_than_it_was_granted_nor_than_it_asks_for() {
+    run(async {
+        // `bench` asks for nothing, so that a grant gives it nothing.
+        let scene = Scene::new().await;
+        assert!(scene.host.directories_of("hostile__read_outside").iter().any(|(path, _)| *path == scene.granted));
+        let ungranted = Scene::with(&["plugins.hostile.allowed_paths=[]"], |_| {}).await;
+        assert!(ungranted.host.directories_of("hostile__read_outside").is_empty());
+        let file = ungranted.granted.join("public.txt");
+        for attack in ["read_outside", "look_outside", "search_outside", "write_outside", "change_outside"] {
+            let answer = ungranted.attack(attack, json!({ "path": file, "to": ungranted.granted.join("x"), "text": "public" })).await;
+            assert!(answer.outcome.is_err(), "{attack}: {answer:?}");
+        }
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "public");
+    });
+}
+
+#[test]
+fn definitions_tell_models_what_a_tool_takes() {
+    run(async {
+        let scene = Scene::new().await;
+        for tool in scene.host.tools() {
+            assert!(tool.name.len() <= 64 && !tool.description.is_empty(), "{}", tool.name);
+            assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
+        }
+        let names: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).collect();
+        for name in ["read", "write", "edit", "grep", "find_path", "list_directory", "echo", "hostile__read_outside"] {
+            assert!(names.iter().any(|known| known == name), "{name}");
+        }
+        assert!(!names.iter().any(|name| name == "file_read"), "aliases are not listed");
+    });
+}
