@@ -11,7 +11,7 @@ use berth_host::{Answer, Category};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-use crate::support::{Scene, attacks, loot, refused};
+use crate::support::{Scene, attacks, loot, refused, run};
 
 /// Links that lead out of the granted folder, made by the operator or a program of theirs.
 fn with_links(root: &Path) {
@@ -307,4 +307,30 @@ attacks! {
         assert!(!at("moved").exists() && !at("berth.toml").exists());
         loot(&scene.attack("rename", json!({ "path": at("open"), "to": at("moved") })).await);
     }
+}
+
+/// A guest can't follow a link that leads out; a program outside the sandbox, a person's editor say, would.
+#[test]
+fn no_link_that_a_guest_made_leads_out_for_those_outside() {
+    run(async {
+        let scene = Scene::with(&[], |root| fs::create_dir_all(root.join("granted/a/b")).expect("folders are made")).await;
+        let at = |name: &str| scene.granted.join(name);
+        let link = async |name: &str, target: &str| {
+            scene.attack("follow_a_link_of_its_own", json!({ "path": at(name), "to": target })).await;
+        };
+        let leads_out = |name: &str| fs::read_to_string(at(name)).is_ok_and(|text| text == scene.secret);
+
+        // By way of another link, after which `..` is elsewhere than it seems.
+        link("here", ".").await;
+        link("out", "here/../outside/secret.txt").await;
+        assert!(!leads_out("out"), "`..` after a name is somebody else's parent");
+
+        // By moving it, or a folder that holds it, nearer to the border.
+        link("a/b/link", "../../outside/secret.txt").await;
+        assert!(fs::read_link(at("a/b/link")).is_ok(), "where it is, it stays inside");
+        scene.attack("rename", json!({ "path": at("a/b/link"), "to": at("a/link") })).await;
+        assert!(!leads_out("a/link"), "a link was moved out of its depth");
+        scene.attack("rename", json!({ "path": at("a/b"), "to": at("c") })).await;
+        assert!(!leads_out("c/link"), "a folder with a link was moved out of its depth");
+    });
 }

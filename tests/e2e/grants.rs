@@ -79,6 +79,29 @@ fn a_granted_directory_stays_what_it_is() {
     });
 }
 
+/// The process's own memory and environment are files too, where `/proc` is granted.
+#[test]
+fn the_host_s_process_is_out_of_reach_whatever_is_granted() {
+    run(async {
+        let scene = Scene::with(&["plugins.hostile.allowed_paths=[\"/\"]", "plugins.hostile.limits.cpu_secs=5"], |_| {}).await;
+        let process = format!("/proc/{}", std::process::id());
+        let variables = fs::read("/proc/self/environ").expect("this process has variables");
+        assert!(!variables.is_empty());
+        for name in ["environ", "cmdline", "maps", "mem", "fd", "root", "cwd", "task", "oom_score_adj", "comm"] {
+            for process in [process.as_str(), "/proc/self", "/proc/thread-self", "/proc/1"] {
+                let path = format!("{process}/{name}");
+                for attack in ["read_outside", "write_outside"] {
+                    // Not by `attack`: all files are granted here, so that `read_outside` finds the secret by `root`, were it let in.
+                    let answer = scene.call(&format!("hostile__{attack}"), json!({ "path": path })).await;
+                    assert!(answer.outcome.is_err(), "{attack} {path}");
+                }
+            }
+        }
+        let found = scene.call("hostile__search_outside", json!({ "path": process, "text": "PATH" })).await;
+        found.outcome.expect_err("nor is it searched");
+    });
+}
+
 #[test]
 fn code_is_not_planted_in_a_repository() {
     run(async {

@@ -30,6 +30,9 @@ impl FileView {
                 if seen > MAX_ENTRIES || depth > MAX_DEPTH {
                     return Err(self.denied(Refusal::TooMuchBelow, &source.path(), Access::Write));
                 }
+                if kind == FileType::Symlink {
+                    self.check_moved_link(handle.as_fd(), &name, &old, &new)?;
+                }
                 let (old, new) = (old.join(&name), new.join(&name));
                 for path in [&old, &new] {
                     self.check(path, kind, Access::Write)?;

@@ -1,10 +1,12 @@
 //! Changing names: making, removing, renaming and linking, and setting times.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::Access;
-use berth_policy::files::Refusal;
+use berth_policy::files::{Kind, Refusal};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
@@ -59,7 +61,8 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal: of either name, or of anything below a directory under its old or new name. The kernel's error otherwise.
+    /// A rule's refusal: of either name, of anything below a directory under its old or new name, or of what a link would point to from
+    /// its new place. The kernel's error otherwise.
     pub fn rename(&self, from: (BorrowedFd<'_>, &str), to: (BorrowedFd<'_>, &str)) -> Result<(), FileError> {
         let source = self.place(from.0, from.1)?;
         let target = self.place(to.0, to.1)?;
@@ -81,6 +84,8 @@ impl FileView {
             }
         } else if kind == FileType::RegularFile {
             self.keep_mode(&source, &stat, &target);
+        } else if kind == FileType::Symlink {
+            self.check_moved_link(source.dir.as_fd(), source.leaf, &source.dir_path, &target.dir_path)?;
         }
         Ok(rustix::fs::renameat_with(&source.dir, source.leaf, &target.dir, target.leaf, RenameFlags::empty())?)
     }
@@ -109,14 +114,15 @@ impl FileView {
     ///
     /// # Errors
     ///
-    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the sandbox follow links too. The
+    /// A rule's refusal of the link, or of what it points to by its spelling: programs outside the sandbox follow links too. Spelling
+    /// tells only where `..` stands at the beginning; after a name, which may be a link itself or become one, it is refused. The
     /// kernel's error otherwise.
     pub fn symlink(&self, points_to: &str, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Symlink, Access::Write)?;
         let target = lexical_join(&place.dir_path, Path::new(points_to));
-        if Path::new(points_to).is_absolute() {
-            return Err(self.denied(Refusal::Outside, &target, Access::Read));
+        if Path::new(points_to).is_absolute() || climbs_late(Path::new(points_to)) {
+            return Err(self.denied(Refusal::Outside, &place.dir_path.join(points_to), Access::Read));
         }
         self.check(&target, FileType::Directory, Access::Read)?;
         if place.wants_directory {
@@ -154,6 +160,19 @@ impl FileView {
         Ok(rustix::fs::utimensat(kernel::proc_fds()?, name.as_str(), times, AtFlags::empty())?)
     }
 
+    /// Whether a relative link may move from one directory to another: it must not point from there to what it did not from here, when
+    /// a program outside the sandbox follows it. What points outside already may move, since that opens nothing.
+    pub(super) fn check_moved_link(&self, dir: BorrowedFd<'_>, name: &str, old: &Path, new: &Path) -> Result<(), FileError> {
+        let text = PathBuf::from(OsString::from_vec(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes()));
+        let (before, after) = (lexical_join(old, &text), lexical_join(new, &text));
+        match self.decide(&after, Kind::Directory, Access::Read) {
+            Err(refusal) if before != after && self.decide(&before, Kind::Directory, Access::Read).is_ok() => {
+                Err(self.denied(refusal, &after, Access::Read))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider than the process's umask.
     fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
         if !self.made_by_this_call(stat) {
@@ -173,6 +192,13 @@ impl FileView {
         let mode = Mode::from_raw_mode(replaced.st_mode & 0o777);
         let _ = rustix::fs::chmodat(fds, name.as_str(), mode, AtFlags::empty());
     }
+}
+
+/// Whether a `..` comes after a name.
+fn climbs_late(path: &Path) -> bool {
+    path.components()
+        .skip_while(|part| *part == Component::ParentDir || *part == Component::CurDir)
+        .any(|part| part == Component::ParentDir)
 }
 
 /// Joins without asking the file system: `..` takes a component away.

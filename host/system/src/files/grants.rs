@@ -49,8 +49,8 @@ pub enum GrantError {
 }
 
 impl Grants {
-    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them, `own` folders taken out, `globs`
-    /// added by the function of that name.
+    /// Opens the directories of `grants` and builds the rules: `grants` as the operator wrote them, `own` folders and `/proc` taken out,
+    /// `globs` added by the function of that name.
     ///
     /// # Errors
     ///
@@ -68,7 +68,9 @@ impl Grants {
             real_grants.push(Grant { path: path.clone(), ..grant.clone() });
             roots.push(Root { dir, path, spelled: grant.path, access: grant.access });
         }
-        let own = own.into_iter().map(|own| OwnFolder { path: real_or_given(&own.path), ..own }).collect();
+        // This process's environment, memory and descriptors are files there.
+        let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
+        let own = own.into_iter().map(|own| OwnFolder { path: real_or_given(&own.path), ..own }).chain([proc]).collect();
         Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots })
     }
 
