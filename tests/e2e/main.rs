@@ -7,6 +7,7 @@ mod support;
 mod cache;
 mod calls;
 mod cli;
+mod docs;
 mod escapes;
 mod every_attack;
 mod floods;

@@ -1,0 +1,165 @@
+//! The documents do what they say: their commands run, the files in them are the real ones, and their tables have every key.
+
+mod markdown;
+mod reference;
+mod session;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use berth_host::config::{self, Folders, Inputs};
+use tempfile::TempDir;
+
+use crate::support::{Component, Offer, manifest};
+use markdown::{blocks, code_spans, document, documents, root};
+use reference::reference;
+use session::Session;
+
+/// What has been built of the plugins.
+fn built() -> PathBuf {
+    root().join("plugins/target")
+}
+
+/// The page on plugins, in an empty folder, as a reader does it. All that a reader changes is where the SDK lies.
+#[test]
+fn the_first_plugin_is_made_as_the_page_says() {
+    let example = root().join("plugins/examples/rust");
+    // Always the same folder, or cargo would keep what it built for each; and one where cargo finds the settings of the plugins.
+    let folder = built().join("documented");
+    let _ = fs::remove_dir_all(&folder);
+    let session = Session::new(&folder);
+    session.write("Cargo.lock", fs::read(example.join("Cargo.lock")).expect("the example has one"));
+    symlink(built(), folder.join("target")).expect("a link is made");
+
+    let (mut shown, mut snippets) = (BTreeSet::new(), Vec::new());
+    for block in blocks(&document("docs/plugins.md")) {
+        match &block.file {
+            Some(name) if example.join(name).exists() => {
+                assert_eq!(Ok(&block.text), fs::read_to_string(example.join(name)).as_ref().map_err(drop), "{name} of the example");
+                let sdk = root().join("plugins/sdk");
+                session.write(name, block.text.replace("../../sdk", &sdk.display().to_string()));
+                shown.insert(name.clone());
+            }
+            Some(name) => session.write(name, &block.text),
+            None if block.language == "rust" => snippets.push(block.text),
+            None => session.try_block(&block),
+        }
+    }
+    assert_eq!(shown, BTreeSet::from(["Cargo.toml".to_owned(), "src/lib.rs".to_owned()]));
+
+    assert!(!snippets.is_empty());
+    let mut source = fs::read_to_string(example.join("src/lib.rs")).expect("the example is there");
+    for (number, snippet) in snippets.iter().enumerate() {
+        source +=
+            &format!("#[expect(unused, reason = \"only whether it compiles\")]\nmod snippet_{number} {{\n use super::*;\n{snippet}}}\n");
+    }
+    session.write("src/lib.rs", source);
+    session.works("cargo check");
+}
+
+#[test]
+fn the_manifest_in_the_page_is_one() {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let page = document("docs/plugins.md");
+    let shown = blocks(&page).into_iter().find(|block| block.language == "json").expect("the page shows a manifest");
+    let component = Component { manifests: vec![shown.text.clone().into_bytes()], ..Component::offering(vec![Offer::named("tool")]) };
+    let path = folder.path().join("plugin.wasm");
+    fs::write(&path, component.encode()).expect("a plugin is written");
+    let read = berth_host::inspect(&path).expect("the manifest is right").manifest;
+    // Nothing in it is unknown to the host.
+    let shown: serde_json::Value = serde_json::from_str(&shown.text).expect("it is JSON");
+    let read = serde_json::to_value(&read).expect("a manifest has a form in JSON");
+    for (key, value) in shown.as_object().expect("a manifest is an object") {
+        assert_eq!(read.get(key), Some(value), "{key}");
+    }
+}
+
+/// A small project of somebody who reads the README.
+fn project() -> (TempDir, Session) {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let session = Session::new(&folder.path().canonicalize().expect("the folder is there"));
+    session.write("README.md", document("README.md"));
+    session.write("src/main.rs", "fn main() {}\n");
+    // A plugin `my` whose tool answers with nothing.
+    let component =
+        Component { manifests: vec![manifest("my")], on_call: "i32.const 0 return", ..Component::offering(vec![Offer::named("tool")]) };
+    session.write("my.wasm", component.encode());
+    (folder, session)
+}
+
+#[test]
+fn commands_of_the_readme_run() {
+    let (_folder, session) = project();
+    let spans = code_spans(&document("README.md"));
+    let commands: Vec<&String> = spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
+    assert!(commands.len() >= 5, "{commands:?}");
+    for command in commands {
+        session.works(command);
+    }
+}
+
+#[test]
+fn examples_print_what_is_shown() {
+    let (_folder, session) = project();
+    // Commands in `sh` blocks elsewhere are chores of this repository, which run the tests themselves.
+    for path in documents().iter().filter(|path| *path != "docs/plugins.md") {
+        for block in blocks(&document(path)).iter().filter(|block| block.language != "sh") {
+            session.try_block(block);
+        }
+    }
+}
+
+#[test]
+fn configurations_in_the_documents_load() {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let folders = Folders::inside(folder.path());
+    let mut count = 0;
+    for path in documents() {
+        let of_berth = |block: &markdown::Block| block.language == "toml" && block.file.as_deref() != Some("Cargo.toml");
+        for block in blocks(&document(&path)).into_iter().filter(of_berth) {
+            let file = folder.path().join("shown.toml");
+            fs::write(&file, &block.text).expect("a file is written");
+            if let Err(problems) = config::load(&folders, &Inputs { file: Some(file), ..Inputs::default() }) {
+                panic!("{path} shows a configuration that does not load: {problems}\n{}", block.text);
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "only {count} configurations were found");
+}
+
+#[test]
+fn the_reference_has_every_key_as_it_is() {
+    let page = document("docs/configuration.md");
+    let (_, rest) = page.split_once("## Every key\n\n").expect("there is a reference");
+    let shown = rest.split_once("\n## ").map_or(rest, |(shown, _)| shown);
+    let expected = reference(&config::schema());
+    if shown.trim_end() != expected.trim_end() {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference.md");
+        fs::write(&kept, &expected).expect("the reference is written");
+        let line = shown.lines().zip(expected.lines()).find(|(shown, expected)| shown != expected);
+        panic!("docs/configuration.md, \"Every key\", has to be as in {}; the first difference: {line:#?}", kept.display());
+    }
+}
+
+#[test]
+fn exit_codes_and_variables_are_those_of_the_help() {
+    let help = std::process::Command::new(crate::support::berth()).arg("--help").output().expect("berth runs");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let page = document("docs/configuration.md");
+    let (_, codes) = help.split_once("Exit codes:\n").expect("the help tells them");
+    let codes: Vec<&str> = codes.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(codes.len(), 5, "{codes:?}");
+    for line in codes {
+        let (code, meaning) = line.trim().split_once("  ").expect("a code and its meaning");
+        assert!(page.contains(&format!("| {code} | {meaning} |")), "docs/configuration.md lacks the exit code {line:?}");
+    }
+    let names: BTreeSet<&str> =
+        help.split(|c: char| !c.is_ascii_uppercase() && c != '_').filter(|word| word.starts_with("BERTH_")).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    for name in names {
+        assert!(page.contains(name), "docs/configuration.md lacks {name}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The parts of a document that can be tried.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The repository.
+pub(super) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie one level below the root")
+}
+
+/// A document of the repository.
+pub(super) fn document(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path} can't be read: {error}"))
+}
+
+/// The README and what lies in `docs`.
+pub(super) fn documents() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("there are documents").flatten();
+    let files =
+        entries.map(|entry| PathBuf::from("docs").join(entry.file_name())).filter(|path| path.extension().is_some_and(|e| e == "md"));
+    files.map(|path| path.display().to_string()).chain(["README.md".to_owned()]).collect()
+}
+
+/// A fenced block.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Block {
+    /// What stands behind the opening fence.
+    pub(super) language: String,
+    /// The file that it shows, where the line before the block is nothing but a name and a colon.
+    pub(super) file: Option<String>,
+    /// The lines, without the indentation of the fence.
+    pub(super) text: String,
+}
+
+/// The fenced blocks of a document.
+pub(super) fn blocks(document: &str) -> Vec<Block> {
+    let (mut blocks, mut open, mut before) = (Vec::new(), None::<(usize, Block)>, "");
+    for line in document.lines() {
+        let text = line.trim_start();
+        match (&mut open, text.strip_prefix("```")) {
+            (None, Some(language)) => {
+                let file = before.strip_prefix('`').and_then(|name| name.strip_suffix("`:"));
+                let block = Block { language: language.to_owned(), file: file.map(str::to_owned), text: String::new() };
+                open = Some((line.len() - text.len(), block));
+                before = "";
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take().map(|(_, block)| block)),
+            (Some((indentation, block)), None) => {
+                block.text.push_str(line.get(*indentation..).unwrap_or(text));
+                block.text.push('\n');
+            }
+            (None, None) if !text.is_empty() => before = text,
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "a block has no end");
+    blocks
+}
+
+/// What stands between backticks outside blocks.
+pub(super) fn code_spans(document: &str) -> Vec<String> {
+    let mut fenced = false;
+    let prose = document.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    prose.flat_map(|line| line.split('`').skip(1).step_by(2).map(str::to_owned)).collect()
+}
+
+#[test]
+fn blocks_are_found_with_their_files() {
+    let text = "`a.toml`:\n\n```toml\nx = 1\n\n```\n\n```\n```\ntext `b c` and `d`\n1. item\n\n   ```json\n   {\n     }\n   ```\n";
+    let toml = Block { language: "toml".to_owned(), file: Some("a.toml".to_owned()), text: "x = 1\n\n".to_owned() };
+    let json = Block { language: "json".to_owned(), file: None, text: "{\n  }\n".to_owned() };
+    assert_eq!(blocks(text), [toml, Block::default(), json]);
+    assert_eq!(code_spans(text), ["a.toml", "b c", "d"]);
+}

@@ -1,0 +1,133 @@
+//! A shell in which the commands of a document are run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::markdown::Block;
+use crate::support::{berth, shared_cache};
+
+/// A folder to run commands in, with `berth` on the path and a user who has configured nothing.
+pub(super) struct Session {
+    pub(super) folder: PathBuf,
+    user: TempDir,
+}
+
+impl Session {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), user: TempDir::new().expect("a temporary folder is made") }
+    }
+
+    /// Puts a file into the folder.
+    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.folder.join(name);
+        fs::create_dir_all(path.parent().expect("a file lies in a folder"))
+            .and_then(|()| fs::write(&path, text))
+            .expect("a file is written");
+    }
+
+    /// Runs what a block says, and looks whether it says what comes of it.
+    #[track_caller]
+    pub(super) fn try_block(&self, block: &Block) {
+        match block.language.as_str() {
+            "sh" => self.works(&block.text),
+            "" | "console" => commands(&block.text).into_iter().for_each(|(command, expected)| self.prints(&command, &expected)),
+            _ => {}
+        }
+    }
+
+    /// Runs a command that has to work.
+    #[track_caller]
+    pub(super) fn works(&self, command: &str) {
+        let (works, printed) = self.run(command);
+        assert!(works, "`{command}` fails:\n{printed}");
+    }
+
+    #[track_caller]
+    fn prints(&self, command: &str, expected: &str) {
+        let (_, printed) = self.run(command);
+        let (expected, actual): (Vec<&str>, Vec<&str>) = (expected.trim_end().lines().collect(), printed.trim_end().lines().collect());
+        assert!(fits(&expected, &actual), "`{command}` is said to print\n{}\nand prints\n{printed}", expected.join("\n"));
+    }
+
+    /// Whether it worked, and all that it printed.
+    fn run(&self, command: &str) -> (bool, String) {
+        let mut path = berth().parent().expect("a program lies in a folder").as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut shell = Command::new("sh");
+        // Both streams in one, in their order.
+        shell.arg("-ec").arg(format!("exec 2>&1\n{command}")).current_dir(&self.folder);
+        // Neither what configures Berth for who runs the tests, nor what cargo says about them.
+        for (name, _) in std::env::vars_os() {
+            let ours = |name: &str| ["BERTH_", "CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
+            if name.to_str().is_some_and(ours) {
+                shell.env_remove(name);
+            }
+        }
+        shell.env("PATH", path);
+        for (name, folder) in [("BERTH_CONFIG_DIR", "config"), ("BERTH_DATA_DIR", "data")] {
+            shell.env(name, self.user.path().join(folder));
+        }
+        shell.env("BERTH_CACHE_DIR", shared_cache());
+        // The plugins of the repository have compiled most of what an example needs.
+        shell.env("CARGO_TARGET_DIR", super::built());
+        let output = shell.output().expect("there is a shell");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// The commands of a block, each behind a `$`, with what is said to come of them.
+fn commands(block: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in block.lines() {
+        match (line.strip_prefix("$ "), commands.last_mut()) {
+            (Some(command), _) => commands.push((command.to_owned(), String::new())),
+            (None, Some((_, output))) => output.extend([line, "\n"]),
+            // A picture.
+            (None, None) => return Vec::new(),
+        }
+    }
+    commands
+}
+
+/// Whether lines are as expected. `…` stands for anything, alone on a line for any lines.
+fn fits(expected: &[&str], actual: &[&str]) -> bool {
+    match (expected.split_first(), actual.split_first()) {
+        (None, first) => first.is_none(),
+        (Some((line, rest)), _) if line.trim() == "…" => (0..=actual.len()).any(|skipped| fits(rest, &actual[skipped..])),
+        (Some(_), None) => false,
+        (Some((line, rest)), Some((first, others))) => line_fits(line, first) && fits(rest, others),
+    }
+}
+
+fn line_fits(expected: &str, actual: &str) -> bool {
+    match expected.split_once('…') {
+        None => expected == actual,
+        Some((before, after)) => actual.strip_prefix(before).is_some_and(|rest| {
+            let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+            ends.any(|at| line_fits(after, &rest[at..]))
+        }),
+    }
+}
+
+#[test]
+fn an_ellipsis_stands_for_anything_and_nothing_else_does() {
+    let check = |expected: &[&str], actual: &[&str], fit: bool| assert_eq!(fits(expected, actual), fit, "{expected:?} {actual:?}");
+    check(&["a", "b"], &["a", "b"], true);
+    check(&["a"], &["a", "b"], false);
+    check(&["a", "b"], &["a"], false);
+    check(&["a…c…", "…", "z"], &["abcd", "x", "y", "z"], true);
+    check(&["a…c"], &["abcd"], false);
+    check(&["  …"], &[], true);
+    check(&["…", "b"], &["a", "c"], false);
+}
+
+#[test]
+fn commands_stand_behind_a_dollar_sign() {
+    let found = commands("$ a b\nout\n\nmore\n$ c\n");
+    assert_eq!(found, [("a b".to_owned(), "out\n\nmore\n".to_owned()), ("c".to_owned(), String::new())]);
+    assert_eq!(commands("┌──┐\n$ x\n"), []);
+}
