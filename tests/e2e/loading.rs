@@ -243,10 +243,12 @@ fn patterns_of_schemas_run_in_linear_time() {
 fn a_schema_that_refers_to_itself_comes_to_an_end() {
     run(async {
         let mut offer = Offer::named("tool");
-        offer.input_schema = r##"{"type":"object","$ref":"#"}"##.into();
         // It may be refused or taken; neither it nor a call of it may hang or end the process.
-        if let Ok(host) = load(&Component::offering(vec![offer.clone()]).encode()).await {
-            host.call(Request::new("handmade__tool", json!({}))).await.outcome.expect_err("the tool itself crashes");
+        for schema in [r##"{"type":"object","$ref":"#"}"##, r##"{"type":"object","allOf":[{"$ref":"#"},{"$ref":"#"}]}"##] {
+            offer.input_schema = schema.into();
+            if let Ok(host) = load(&Component::offering(vec![offer.clone()]).encode()).await {
+                host.call(Request::new("handmade__tool", json!({}))).await.outcome.expect_err("the tool itself crashes");
+            }
         }
         offer.input_schema = r##"{"type":"object","properties":{"a":{"$ref":"#"}}}"##.into();
         let host = load(&Component::offering(vec![offer]).encode()).await.expect("recursion is no fault");
@@ -320,5 +322,20 @@ fn memories_and_tables_are_bounded_together() {
             .collect::<String>()
             .leak();
         refused(&Component { in_component: many, ..Component::offering(vec![Offer::named("tool")]) }.encode(), "").await;
+    });
+}
+
+/// Sixty definitions, each of which asks twice for the next: small to write down, and 2⁶⁰ to check.
+#[test]
+fn a_schema_that_unfolds_without_end_holds_up_nobody() {
+    run(async {
+        let mut definitions = serde_json::Map::new();
+        for number in 0..60 {
+            let next = json!({ "$ref": format!("#/$defs/d{}", number + 1) });
+            definitions.insert(format!("d{number}"), json!({ "allOf": [next, next] }));
+        }
+        definitions.insert("d60".into(), json!({ "type": "object" }));
+        let schema = json!({ "type": "object", "$ref": "#/$defs/d0", "$defs": definitions });
+        refused_offer(|offer| offer.input_schema = schema.to_string(), "unfolds").await;
     });
 }

@@ -20,6 +20,7 @@ mod output;
 mod plugin;
 mod provider;
 mod run;
+mod schema;
 mod search_functions;
 mod state;
 mod wasi;

@@ -16,7 +16,7 @@ use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
 use crate::manifest::{self, Manifest};
 use crate::plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
-use crate::{Runtime, linking, run};
+use crate::{Runtime, linking, run, schema};
 
 /// Tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -24,10 +24,6 @@ const MAX_TOOLS: usize = 128;
 const MAX_TOOL_NAME: usize = 38;
 /// Bytes of a description.
 const MAX_DESCRIPTION: usize = 4096;
-/// Bytes of a schema.
-const MAX_SCHEMA: usize = 64 * 1024;
-/// How deep a schema is nested.
-const MAX_SCHEMA_DEPTH: usize = 32;
 /// Subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 
@@ -170,11 +166,11 @@ fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> 
     if definition.subjects.len() > MAX_SUBJECTS {
         return Err(format!("it has more than {MAX_SUBJECTS} subjects"));
     }
-    let input_schema = schema(&definition.input_schema).map_err(|reason| format!("its input schema {reason}"))?;
+    let input_schema = schema::checked(&definition.input_schema).map_err(|reason| format!("its input schema {reason}"))?;
     if input_schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err("its input schema is not that of an object: it needs `\"type\": \"object\"`".into());
     }
-    let output_schema = definition.output_schema.as_deref().map(schema).transpose();
+    let output_schema = definition.output_schema.as_deref().map(schema::checked).transpose();
     let meta: Option<Value> = definition.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
     let built_in = plugin.info.origin == Origin::BuiltIn;
     let name = if built_in { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
@@ -218,56 +214,4 @@ fn subject(subject: tools::Subject) -> Result<Subject, String> {
 fn aliases(meta: Option<&Value>) -> Vec<String> {
     let names = meta.and_then(|meta| meta.get("berth:aliases")).and_then(Value::as_array);
     names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// Checks a stranger's schema: bounded, and self-contained.
-fn schema(text: &str) -> Result<Value, String> {
-    if text.len() > MAX_SCHEMA {
-        return Err(format!("has {} bytes; at most {MAX_SCHEMA} are taken", text.len()));
-    }
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
-    check_schema(&value, 0)?;
-    // Models and people read what it says (invariant 6).
-    Ok(neutral_json(value))
-}
-
-fn check_schema(value: &Value, depth: usize) -> Result<(), String> {
-    if depth > MAX_SCHEMA_DEPTH {
-        return Err(format!("is nested more than {MAX_SCHEMA_DEPTH} deep"));
-    }
-    match value {
-        Value::Array(items) => items.iter().try_for_each(|item| check_schema(item, depth + 1)),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, item)| {
-            let refers = matches!(key.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef");
-            if refers && item.as_str().is_some_and(|target| !target.starts_with('#')) {
-                return Err("refers to another document".into());
-            }
-            if key == "$schema" && item.as_str().is_some_and(|draft| !draft.contains("json-schema.org/")) {
-                return Err("is of an unknown dialect".into());
-            }
-            check_schema(item, depth + 1)
-        }),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schemas_of_strangers_stay_in_their_document_and_bounds() {
-        assert!(schema(r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}"##).is_ok());
-        let nested = format!("{}{}{}", r#"{"a":"#.repeat(40), "1", "}".repeat(40));
-        for (text, reason) in [
-            (r#"{"$ref":"https://example.com/x"}"#.to_owned(), "another document"),
-            (r#"{"properties":{"a":{"$dynamicRef":"other.json#x"}}}"#.to_owned(), "another document"),
-            ("{".to_owned(), "not JSON"),
-            (nested, "nested"),
-            (format!("\"{}\"", "x".repeat(MAX_SCHEMA)), "bytes"),
-        ] {
-            let error = schema(&text).expect_err("is refused");
-            assert!(error.contains(reason), "{error}");
-        }
-    }
 }
