@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use berth_host::Limits;
 use berth_host::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
@@ -73,6 +74,27 @@ fn the_manifest_in_the_page_is_one() {
     let read = serde_json::to_value(&read).expect("a manifest has a form in JSON");
     for (key, value) in shown.as_object().expect("a manifest is an object") {
         assert_eq!(read.get(key), Some(value), "{key}");
+    }
+}
+
+#[test]
+fn the_limits_of_the_page_are_the_defaults() {
+    let page = document("docs/plugins.md");
+    let limits = Limits::default();
+    let mib = |bytes: usize| bytes >> 20;
+    for shown in [
+        format!("{} s, `[tools] call`", limits.call.as_secs()),
+        format!("up to {} s, `max_call`", limits.max_call.as_secs()),
+        format!("{} s more for the answer", limits.grace.as_secs()),
+        format!("| {} s, `cpu_secs` |", limits.cpu.as_secs()),
+        format!("| {} MiB, `memory_mib` |", mib(limits.memory)),
+        format!("| arguments | {} MiB of JSON |", mib(limits.arguments)),
+        format!("| {} MiB, `result_mib` |", mib(limits.result)),
+        format!("| {} GiB, `written_mib` |", limits.written >> 30),
+        format!("| {}, `handles` |", limits.handles),
+        format!("| {} KiB each |", limits.stdio >> 10),
+    ] {
+        assert!(page.contains(&shown), "docs/plugins.md lacks {shown:?}");
     }
 }
 
