@@ -69,10 +69,11 @@ fn with_doubles(root: &Path) {
 async fn race(attack: &str, target: &str, a: &str, b: &str) {
     let scene = Scene::with(&TIME, with_doubles).await;
     let swapper = Swapper::start(scene.granted.join(a), scene.granted.join(b));
-    let answer = scene.attack_beside_others(attack, arguments(&scene.granted.join(target))).await;
-    assert!(swapper.swaps.load(Ordering::Relaxed) > 100, "there was a race");
-    drop(swapper);
-    assert!(successes(&answer) > 0, "it sometimes had what it may have: {answer:?}");
+    let mut had = 0;
+    // On a busy machine the swapper may have slept through a round.
+    while had == 0 || swapper.swaps.load(Ordering::Relaxed) < 100 {
+        had += successes(&scene.attack_beside_others(attack, arguments(&scene.granted.join(target))).await);
+    }
 }
 
 fn arguments(path: &Path) -> Value {
