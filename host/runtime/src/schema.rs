@@ -29,10 +29,15 @@ pub(crate) fn checked(text: &str) -> Result<Value, String> {
     }
     let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     check(&value, 0)?;
-    if Unfolding::of(&value) > MAX_UNFOLDED {
+    let cost = Unfolding::of(&value);
+    if cost.values > MAX_UNFOLDED {
         return Err(format!(
-            "unfolds to more than {MAX_UNFOLDED} values, or over more than {MAX_CHAIN} references in a row; let its definitions refer to each other less often"
+            "unfolds to more than {MAX_UNFOLDED} values, or over more than {MAX_CHAIN} references in a row; let its definitions refer to \
+             each other less often"
         ));
+    }
+    if cost.returns > 1 {
+        return Err("refers back to itself more than once for the same place in the arguments".into());
     }
     // Models and people read what it says (invariant 6).
     Ok(neutral_json(value))
@@ -67,49 +72,84 @@ fn check_keyword(key: &str, text: &str, depth: usize) -> Result<(), String> {
     }
 }
 
-/// Counts the values of a schema, references followed. One that leads back to where it is being followed from counts as nothing more:
-/// how often it is followed again depends on the arguments.
+/// What checking arguments against a part of a schema may take.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    /// Values of the schema, references followed. One that leads back to where it is being followed from counts as nothing more: how often
+    /// it is followed again depends on the arguments.
+    values: usize,
+    /// How often at most one place in the arguments is checked against a reference that leads back. Twice, and the work doubles with each
+    /// level of the arguments.
+    returns: usize,
+}
+
+/// Adds up the cost of a schema.
 struct Unfolding<'s> {
     document: &'s Value,
-    /// By target; absent from the moment that it is looked into until its size is known.
-    sizes: HashMap<&'s str, Option<usize>>,
+    /// By target; absent from the moment that it is looked into until its cost is known.
+    costs: HashMap<&'s str, Option<Cost>>,
     /// References that are being followed.
     chain: usize,
 }
 
 impl<'s> Unfolding<'s> {
-    fn of(document: &'s Value) -> usize {
-        Self { document, sizes: HashMap::new(), chain: 0 }.size(document)
+    fn of(document: &'s Value) -> Cost {
+        Self { document, costs: HashMap::new(), chain: 0 }.cost(document)
     }
 
-    fn size(&mut self, value: &'s Value) -> usize {
+    fn cost(&mut self, value: &'s Value) -> Cost {
+        let one = Cost { values: 1, returns: 0 };
         match value {
-            Value::Array(items) => items.iter().fold(1, |sum: usize, item| sum.saturating_add(self.size(item))),
-            Value::Object(fields) => fields.iter().fold(1, |sum: usize, (key, item)| {
-                let size = match item.as_str() {
-                    Some(target) if key == "$ref" => self.target(target),
-                    _ => self.size(item),
-                };
-                sum.saturating_add(size)
-            }),
-            _ => 1,
+            Value::Array(items) => items.iter().fold(one, |sum, item| sum.and(self.cost(item))),
+            Value::Object(fields) => {
+                // Each of these is about another place in the arguments than the rest.
+                let mut elsewhere = one;
+                let here = fields.iter().fold(one, |sum, (key, item)| match (key.as_str(), item) {
+                    ("$ref", Value::String(target)) => sum.and(self.target(target)),
+                    ("properties", Value::Object(places)) => {
+                        elsewhere = places.values().fold(elsewhere, |most, place| most.beside(self.cost(place)));
+                        sum
+                    }
+                    ("items" | "additionalProperties", place) => {
+                        elsewhere = elsewhere.beside(self.cost(place));
+                        sum
+                    }
+                    // Only through references.
+                    ("$defs" | "definitions", _) => sum,
+                    _ => sum.and(self.cost(item)),
+                });
+                here.and(elsewhere)
+            }
+            _ => one,
         }
     }
 
-    fn target(&mut self, target: &'s str) -> usize {
-        if let Some(known) = self.sizes.get(target) {
-            return known.unwrap_or(1);
+    fn target(&mut self, target: &'s str) -> Cost {
+        if let Some(known) = self.costs.get(target) {
+            return known.unwrap_or(Cost { values: 1, returns: 1 });
         }
-        let Some(value) = self.document.pointer(target.trim_start_matches('#')) else { return 1 };
+        let Some(value) = self.document.pointer(target.trim_start_matches('#')) else { return Cost::default() };
         if self.chain == MAX_CHAIN {
-            return usize::MAX;
+            return Cost { values: usize::MAX, returns: 0 };
         }
-        self.sizes.insert(target, None);
+        self.costs.insert(target, None);
         self.chain += 1;
-        let size = self.size(value);
+        let cost = self.cost(value);
         self.chain -= 1;
-        self.sizes.insert(target, Some(size));
-        size
+        self.costs.insert(target, Some(cost));
+        cost
+    }
+}
+
+impl Cost {
+    /// Of both, for one place in the arguments.
+    fn and(self, other: Self) -> Self {
+        Self { values: self.values.saturating_add(other.values), returns: self.returns.saturating_add(other.returns) }
+    }
+
+    /// Of both, for two places.
+    fn beside(self, other: Self) -> Self {
+        Self { values: self.values.saturating_add(other.values), returns: self.returns.max(other.returns) }
     }
 }
 
@@ -150,6 +190,16 @@ mod tests {
         };
         let definitions: serde_json::Map<_, _> = (0..length).map(definition).collect();
         json!({ "$ref": "#/$defs/d0", "$defs": definitions }).to_string()
+    }
+
+    #[test]
+    fn what_refers_back_to_itself_does_so_once_a_place() {
+        let tree = |node: &str| format!(r##"{{"$ref":"#/$defs/t","$defs":{{"t":{{"properties":{{"x":{node}}}}}}}}}"##);
+        let back = r##"{"$ref":"#/$defs/t"}"##;
+        assert!(checked(&tree(back)).is_ok());
+        assert!(checked(&tree(&format!(r#"{{"anyOf":[{back},{{"type":"null"}}]}}"#))).is_ok());
+        check_refused(&tree(&format!(r#"{{"allOf":[{back},{back}]}}"#)), "more than once");
+        check_refused(&tree(&format!(r#"{{"not":{back},"items":{back}}}"#)), "more than once");
     }
 
     #[test]
