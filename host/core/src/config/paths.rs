@@ -30,7 +30,7 @@ pub enum PathAccess {
     ReadWrite,
 }
 
-/// The long form of [`AllowedPath`].
+/// A directory and what may be done there.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(inline, deny_unknown_fields)]
 struct Long {
