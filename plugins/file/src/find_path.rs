@@ -3,6 +3,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::nearby;
 use crate::notices;
 use crate::paths::{self, Shortened};
 
@@ -54,12 +55,16 @@ impl Tool for FindPath {
         let Arguments { pattern, path, limit, max_results } = arguments;
         let (root, glob) = place(&pattern, path)?;
         let scope = Scope { root: root.clone(), globs: vec![glob], ignore_rules: true, files_only: true, max_depth: None };
-        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1))?;
+        let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1));
+        let found = found.map_err(|error| nearby::explained(error.into(), &root))?;
         let paths = Shortened::new();
-        let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n"]).collect();
+        let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n".into()]).collect();
         let count = found.items.len();
         if count == 0 && found.ending == Ending::Complete {
-            text = format!("No file in {root} fits {pattern}.\n");
+            text = format!(
+                "No file in {root} fits {pattern}. Directories, hidden files and what .gitignore leaves out are not found; list_directory \
+                 shows them.\n"
+            );
         }
         if found.ending == Ending::Limit {
             notices::add(&mut text, &format!("Stopped at {count} paths; there are more. Narrow the pattern or the path, or raise limit."));
@@ -79,6 +84,11 @@ fn place(pattern: &str, path: Option<String>) -> Result<(String, String), Failur
     if plain.starts_with('!') {
         let failure = Failure::invalid("a pattern says which files to find, not which to leave out");
         return Err(failure.with_suggestion("Write `\\!` for a name that begins with an exclamation mark."));
+    }
+    // Paths are compared without these, so such a pattern would find nothing and not say why.
+    if plain.starts_with("~/") || plain.split('/').any(|part| part == "..") {
+        let failure = Failure::invalid("a pattern can't go through `..` or `~`");
+        return Err(failure.with_suggestion("Name the directory in path, and leave it out of the pattern."));
     }
     if !plain.starts_with('/') {
         return Ok((paths::or_working_directory(path)?, plain.to_owned()));
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_means_nothing_is_refused() {
-        for pattern in ["", "/", "./", "!*.rs", "a{b"] {
+        for pattern in ["", "/", "./", "!*.rs", "a{b", "../*", "src/../*.rs", "/etc/../*", "~/*.rs"] {
             let failure = testing::call::<FindPath>(json!({ "pattern": pattern, "path": "/" })).unwrap_err();
             assert_eq!(failure.category, berth_sdk::Category::InvalidParameters, "{pattern}: {failure}");
         }

@@ -1,8 +1,9 @@
-use berth_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope};
+use berth_sdk::search::{self, Counts, Ending, Line, Lines, Pattern, Scope, SearchError};
 use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::nearby;
 use crate::notices::{self, plural};
 use crate::paths::{self, Shortened};
 
@@ -83,7 +84,7 @@ impl Tool for Grep {
         let root = paths::or_working_directory(arguments.path)?;
         let scope = Scope {
             root: root.clone(),
-            globs: arguments.include.into_iter().collect(),
+            globs: arguments.include.as_deref().map(|glob| glob.strip_prefix("./").unwrap_or(glob).to_owned()).into_iter().collect(),
             ignore_rules: true,
             files_only: true,
             max_depth: None,
@@ -98,22 +99,26 @@ impl Tool for Grep {
         };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).max(1);
         let paths = Shortened::new();
+        let failed = |error: SearchError| nearby::explained(error.into(), &root);
         let (mut text, found, ending, skipped, searched) = match arguments.mode.unwrap_or(Mode::Content) {
             Mode::Content => {
-                let lines = search::grep(&scope, &pattern, limit)?;
+                let lines = search::grep(&scope, &pattern, limit).map_err(failed)?;
                 let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
                 let found = Found { matches, files: lines.files_matched, cut: lines.ending != Ending::Complete };
                 (content(&lines, &paths, pattern.before + pattern.after > 0), found, lines.ending, lines.skipped, lines.files_searched)
             }
             mode => {
-                let counts = search::count(&scope, &pattern, limit)?;
+                let counts = search::count(&scope, &pattern, limit).map_err(failed)?;
                 let matches = counts.items.iter().map(|(_, count)| count).sum();
                 let found = Found { matches, files: counts.items.len() as u64, cut: counts.ending != Ending::Complete };
                 (files(&counts, &paths, mode == Mode::Count), found, counts.ending, counts.skipped, counts.files_searched)
             }
         };
         if found.files == 0 && ending == Ending::Complete {
-            text = format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file"));
+            text = match &arguments.include {
+                Some(glob) if searched == 0 => format!("No file in {root} fits {glob}, so none was searched.\n"),
+                _ => format!("Nothing in {root} matches ({} searched).\n", plural(searched, "file")),
+            };
         }
         if ending == Ending::Limit {
             notices::add(
@@ -143,7 +148,7 @@ fn content(lines: &Lines, paths: &Shortened, with_context: bool) -> String {
             text.push_str("--\n");
         }
         let mark = if line.is_match { ':' } else { '-' };
-        text.push_str(paths.show(&line.path));
+        text.push_str(&paths.show(&line.path));
         text.push(mark);
         text.push_str(&line.number.to_string());
         text.push(mark);
@@ -159,7 +164,7 @@ fn content(lines: &Lines, paths: &Shortened, with_context: bool) -> String {
 fn files(counts: &Counts, paths: &Shortened, with_count: bool) -> String {
     let mut text = String::new();
     for (path, count) in &counts.items {
-        text.push_str(paths.show(path));
+        text.push_str(&paths.show(path));
         if with_count {
             text.push_str(": ");
             text.push_str(&count.to_string());

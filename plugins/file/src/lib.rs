@@ -4,6 +4,7 @@ mod edit;
 mod find_path;
 mod grep;
 mod list_directory;
+mod nearby;
 mod notices;
 mod paths;
 mod read;

@@ -3,8 +3,9 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::nearby;
 use crate::notices::{self, size};
-use crate::paths;
+use crate::paths::{self, one_line};
 
 /// A listing longer than this is cut.
 const MAX_ENTRIES: u32 = 1_000;
@@ -37,7 +38,7 @@ impl Tool for ListDirectory {
             return Err(failure.with_suggestion("Use read to see a file."));
         }
         let scope = Scope { root: root.clone(), max_depth: Some(1), ..Scope::default() };
-        let found = search::find(&scope, MAX_ENTRIES)?;
+        let found = search::find(&scope, MAX_ENTRIES).map_err(|error| nearby::explained(error.into(), &root))?;
         let mut text = listing(&root, &found.items);
         if found.ending == Ending::Limit {
             notices::add(
@@ -56,7 +57,7 @@ fn listing(root: &str, entries: &[Entry]) -> String {
     if entries.is_empty() {
         return format!("{root} is empty.\n");
     }
-    let name = |entry: &Entry| paths::below(root, &entry.path).unwrap_or(&entry.path).to_owned();
+    let name = |entry: &Entry| one_line(paths::below(root, &entry.path).unwrap_or(&entry.path)).into_owned();
     let mut lines: Vec<(u8, String)> = entries
         .iter()
         .map(|entry| match entry.kind {
@@ -110,6 +111,14 @@ mod tests {
         assert_eq!(code(dir.path().join("b")).as_deref(), Some("not-found"));
         let text = testing::call::<ListDirectory>(json!({ "path": tempfile::tempdir().unwrap().path() }));
         assert!(text.is_err(), "a directory that is gone is not found");
+    }
+
+    #[test]
+    fn a_name_can_not_forge_an_entry() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a\n[dir] b"), "").unwrap();
+        let text = testing::call::<ListDirectory>(json!({ "path": dir.path() })).unwrap().joined_text();
+        assert_eq!(text, "[file] a\u{fffd}[dir] b  0 B\n");
     }
 
     #[test]

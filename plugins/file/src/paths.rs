@@ -1,5 +1,8 @@
 //! Paths in arguments and answers.
 
+use std::borrow::Cow;
+use std::io::{self, ErrorKind};
+
 use berth_sdk::{Failure, working_directory};
 
 /// The path of an argument, or the working directory where it was left out.
@@ -16,6 +19,20 @@ pub(crate) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     path.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/')
 }
 
+/// Says that the file at `path` can't be opened, and why.
+pub(crate) fn not_opened(doing: &str, path: &str, error: &io::Error) -> Failure {
+    // The host opens nothing that could block or act: no FIFO, no socket, no device.
+    if error.kind() == ErrorKind::Unsupported {
+        return Failure::permanent("not-a-file", format!("{path} is neither a file nor a directory"));
+    }
+    Failure::io(format!("{doing} {path}"), error)
+}
+
+/// A name that stays on the line it is put on: whoever names a file must not be able to write lines of a listing.
+pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
+    if name.contains(char::is_control) { name.replace(char::is_control, "\u{fffd}").into() } else { name.into() }
+}
+
 /// Shows paths as short as they can be: from the working directory where they are below it. They mean the same in the next call.
 pub(crate) struct Shortened {
     from: Option<String>,
@@ -26,8 +43,8 @@ impl Shortened {
         Self { from: or_working_directory(None).ok() }
     }
 
-    pub(crate) fn show<'a>(&self, path: &'a str) -> &'a str {
-        self.from.as_deref().and_then(|from| below(from, path)).unwrap_or(path)
+    pub(crate) fn show<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        one_line(self.from.as_deref().and_then(|from| below(from, path)).unwrap_or(path))
     }
 }
 
@@ -43,6 +60,19 @@ mod tests {
         assert_eq!(below("/a/b", "/a/bc"), None);
         assert_eq!(below("/a/b", "/a/b"), None);
         let paths = Shortened { from: Some("/a".into()) };
-        assert_eq!((paths.show("/a/b"), paths.show("/b")), ("b", "/b"));
+        assert_eq!((&*paths.show("/a/b"), &*paths.show("/b")), ("b", "/b"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_said_to_be_none() {
+        let failure = not_opened("reading", "/a", &ErrorKind::Unsupported.into());
+        assert_eq!((failure.code.as_deref(), &*failure.message), (Some("not-a-file"), "/a is neither a file nor a directory"));
+        assert!(not_opened("reading", "/a", &ErrorKind::NotFound.into()).message.starts_with("reading /a: "));
+    }
+
+    #[test]
+    fn a_name_stays_on_its_line() {
+        let paths = Shortened { from: None };
+        assert_eq!(paths.show("/a\n[All of it]\r\u{1b}"), "/a\u{fffd}[All of it]\u{fffd}\u{fffd}");
     }
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::{plural, size};
+use crate::paths::not_opened;
 use crate::replace::{behind_links, replace};
 
 /// Of a file longer than this nobody is told how many lines changed.
@@ -91,7 +92,7 @@ fn look(target: &Path, path: &str) -> Result<Old, Failure> {
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory(path)),
         // Who may write without reading gets no comparison.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Old::Long),
-        Err(error) => return Err(Failure::io(format!("writing {path}"), &error)),
+        Err(error) => return Err(not_opened("writing", path, &error)),
     };
     if meta.is_dir() {
         return Err(directory(path));

@@ -34,14 +34,19 @@ pub(super) fn cut(line: &str) -> String {
 pub(super) fn append(answer: &mut String, old: &str, new: &str, found: &Substitution) {
     let (before, after): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let hunks = hunks(old, new, found, &before, &after);
+    // Context is what the file holds now, with its numbers, and no line is shown twice.
+    let mut shown = 0;
     for (index, hunk) in hunks.iter().take(MAX_CHANGES).enumerate() {
-        if index > 0 {
+        let from = hunk.after.0.saturating_sub(CONTEXT).max(shown);
+        if index > 0 && from > shown {
             answer.push_str("  ...\n");
         }
-        show(answer, ' ', &before, hunk.before.0.saturating_sub(CONTEXT)..hunk.before.0);
+        show(answer, ' ', &after, from..hunk.after.0);
         side(answer, '-', hunk.before, &before);
         side(answer, '+', hunk.after, &after);
-        show(answer, ' ', &after, hunk.after.1..(hunk.after.1 + CONTEXT).min(after.len()));
+        let next = hunks.get(index + 1).map_or(after.len(), |next| next.after.0);
+        shown = (hunk.after.1 + CONTEXT).min(next);
+        show(answer, ' ', &after, hunk.after.1..shown);
     }
     if hunks.len() > MAX_CHANGES {
         let _ = writeln!(answer, "[{} more changes are not shown.]", hunks.len() - MAX_CHANGES);
@@ -149,6 +154,40 @@ mod tests {
         assert_eq!(excerpt("a a a\n", "a", "b"), "-    1\ta a a\n+    1\tb b b\n");
         let apart = excerpt("x\n1\n2\n3\n4\n5\nx\n", "x", "y");
         assert_eq!(apart, "-    1\tx\n+    1\ty\n     2\t1\n     3\t2\n  ...\n     5\t4\n     6\t5\n-    7\tx\n+    7\ty\n");
+    }
+
+    #[test]
+    fn changes_that_are_near_share_their_context() {
+        assert_eq!(excerpt("x\nx\n1\nx\n", "x", "y"), "-    1\tx\n+    1\ty\n-    2\tx\n+    2\ty\n     3\t1\n-    4\tx\n+    4\ty\n");
+        assert_eq!(
+            excerpt("x\n1\n2\n3\nx\n", "x", "y\nz"),
+            "-    1\tx\n+    1\ty\n+    2\tz\n     3\t1\n     4\t2\n     5\t3\n-    5\tx\n+    6\ty\n+    7\tz\n"
+        );
+    }
+
+    #[test]
+    fn every_line_is_shown_once_and_as_it_is() {
+        // Every text of up to seven of these letters.
+        let letters = ["x", "\n", "1"];
+        for number in 0..3_usize.pow(7) {
+            let text: String = (0..7).map(|place| letters[number / 3_usize.pow(place) % 3]).collect();
+            for (old, new) in [("x", "y"), ("x", "y\nz"), ("x\n", ""), ("\n", ""), ("\nx", "y\n"), ("1\nx", "1\ny")] {
+                let found = Substitution::find(&text, old, new);
+                if found.places.is_empty() {
+                    continue;
+                }
+                let changed = found.apply(&text);
+                let lines: Vec<&str> = changed.lines().collect();
+                let answer = excerpt(&text, old, new);
+                let mut last = 0;
+                for shown in answer.lines().filter(|line| line.starts_with("+ ") || line.starts_with("     ")) {
+                    let (number, line) = shown[1..].trim_start().split_once('\t').unwrap();
+                    let number: usize = number.parse().unwrap();
+                    assert!(number > last && lines[number - 1] == line, "{text:?} {old:?} {new:?}: {answer}");
+                    last = number;
+                }
+            }
+        }
     }
 
     #[test]

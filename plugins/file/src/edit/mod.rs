@@ -10,7 +10,9 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::nearby;
 use crate::notices::{plural, size};
+use crate::paths::not_opened;
 use crate::replace::{behind_links, replace};
 use substitute::Substitution;
 
@@ -110,10 +112,10 @@ fn ambiguous(text: &str, found: &Substitution, path: &str) -> Failure {
 
 fn load(target: &Path, path: &str) -> Result<String, Failure> {
     let reading = |error| Failure::io(format!("reading {path}"), &error);
-    let file = File::open(target).map_err(reading)?;
+    let file = File::open(target).map_err(|error| nearby::explained(not_opened("reading", path, &error), path))?;
     let meta = file.metadata().map_err(reading)?;
     if meta.is_dir() {
-        return Err(Failure::permanent("is-a-directory", format!("{path} is a directory")));
+        return Err(Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it."));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0) + 1);
     // One byte more than allowed tells whether it is too long.

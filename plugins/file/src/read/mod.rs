@@ -1,5 +1,4 @@
 mod kind;
-mod nearby;
 mod window;
 
 use std::fs::File;
@@ -9,7 +8,9 @@ use berth_sdk::{Annotations, Call, Content, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::nearby;
 use crate::notices::{self, plural, size};
+use crate::paths::not_opened;
 use kind::Kind;
 use window::{Range, Window};
 
@@ -135,9 +136,9 @@ fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path
 
 fn open(path: &str) -> Result<File, Failure> {
     File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::io(path, &error).with_suggestion(nearby::suggestion(path)),
+        ErrorKind::NotFound => nearby::explained(Failure::io(path, &error), path),
         ErrorKind::IsADirectory => directory(path),
-        _ => Failure::io(format!("opening {path}"), &error),
+        _ => not_opened("opening", path, &error),
     })
 }
 

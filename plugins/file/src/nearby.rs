@@ -1,6 +1,7 @@
 //! What a path that names nothing may have been meant to be.
 
-use berth_sdk::search::{self, Scope};
+use berth_sdk::Failure;
+use berth_sdk::search::{self, Kind, Scope};
 
 /// Directories with more entries than this are not looked through whole.
 const MAX_ENTRIES: u32 = 2_000;
@@ -11,8 +12,13 @@ const MAX_NAMES: usize = 3;
 /// Names longer than this are not compared: the comparison takes time in the square of it.
 const MAX_LENGTH: usize = 100;
 
+/// The failure, with what `path` may have been meant to be where it says that nothing has that name.
+pub(crate) fn explained(failure: Failure, path: &str) -> Failure {
+    if failure.code.as_deref() == Some("not-found") { failure.with_suggestion(suggestion(path)) } else { failure }
+}
+
 /// What to try instead of `path`, which doesn't exist.
-pub(super) fn suggestion(path: &str) -> String {
+fn suggestion(path: &str) -> String {
     let (parent, name) = match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", name)) => ("/", name),
         Some(split) => split,
@@ -23,6 +29,10 @@ pub(super) fn suggestion(path: &str) -> String {
         return format!("Its directory {parent} isn't there either. Use find_path to find it.");
     };
     let base = parent.trim_end_matches('/');
+    let itself = |path: &str| path.strip_prefix(base).and_then(|path| path.strip_prefix('/')) == Some(name);
+    if found.items.iter().any(|entry| entry.kind == Kind::Symlink && itself(&entry.path)) {
+        return "It is a symbolic link to something that isn't there.".to_owned();
+    }
     let names = found.items.iter().filter_map(|entry| entry.path.strip_prefix(base)?.strip_prefix('/'));
     let near = nearest(name, names);
     if near.is_empty() {
@@ -92,6 +102,14 @@ mod tests {
         assert_eq!(nearest("smal.txt", ["mid.txt", "small.txt"].into_iter()), ["small.txt"]);
         assert!(nearest("zzz", names.into_iter()).is_empty());
         assert!(nearest(&"x".repeat(200), ["x"].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_not_suggested_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        assert_eq!(suggestion(path.to_str().unwrap()), "It is a symbolic link to something that isn't there.");
     }
 
     #[test]
