@@ -28,6 +28,7 @@ use crate::style::BAD;
 fn main() {
     // First, before there is a second thread: a helper confines itself and never comes back.
     berth_host::helper_hook();
+    allow_open_files();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -59,6 +60,14 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Config(command) => config::run(command, &options),
         Command::Demo(demo) => demo::run(&demo),
     }
+}
+
+/// Lets this process open as many files as it may: calls that run at a time hold hundreds each, and the usual bound is a thousand.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // Where it does not work, the bound that there is still holds.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for.

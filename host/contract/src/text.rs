@@ -74,6 +74,9 @@ fn steers(c: char) -> bool {
         '\n' | '\t' => false,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' => true,
+        // Marks that show nothing, and variants of characters by which words can be hidden; U+FE0F makes emoji.
+        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' => true,
+        '\u{fe00}'..='\u{fe0e}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' => true,
         '\u{e0000}'..='\u{e007f}' => true,
         _ => false,

@@ -18,6 +18,8 @@ pub(crate) struct Tool {
     pub(crate) provider: Arc<dyn Provider>,
     /// The input schema, compiled once.
     pub(crate) validator: Validator,
+    /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
+    pub(crate) weight: usize,
 }
 
 /// All tools of all providers.
@@ -46,7 +48,8 @@ impl Catalogue {
                     return Err(fail(format!("it offers a tool `{name}`, and so does another provider")));
                 }
             }
-            self.tools.push(Tool { definition, provider: Arc::clone(provider), validator });
+            let weight = berth_runtime::schema_weight(&definition.input_schema);
+            self.tools.push(Tool { definition, provider: Arc::clone(provider), validator, weight });
         }
         Ok(())
     }

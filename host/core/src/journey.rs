@@ -13,12 +13,14 @@ use crate::{shape, subjects, validate};
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
     ///
-    /// Dropping the future cancels the call.
+    /// Dropping the future cancels the call. Whatever it comes to, a refusal as well as an output, is shaped before it leaves.
     pub async fn call(&self, request: Request) -> Answer {
         let id = next_id();
         let mut steps = Steps::begin();
         let mut tool = None;
         let outcome = self.journey(id.clone(), request, &mut tool, &mut steps).await;
+        let outcome = shape::shaped(outcome, self.settings.result);
+        steps.done("shape");
         Answer { id, tool, outcome, steps: steps.taken }
     }
 
@@ -45,9 +47,6 @@ impl Host {
         };
         let outcome = tool.provider.call(call).await;
         steps.done("run");
-
-        let outcome = shape::shaped(outcome, self.settings.result);
-        steps.done("shape");
         outcome
     }
 }

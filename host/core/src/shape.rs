@@ -1,10 +1,15 @@
 //! The last step before the answer: bounded, and without what could steer a terminal, a log or a model.
 
-use berth_contract::text::{cut, neutral_json, neutral_owned};
-use berth_contract::{Body, Content, Outcome};
+use std::time::Duration;
+
+use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
+use berth_contract::{Body, Content, Denial, Outcome};
 
 /// Bytes of a failure's message.
 const MAX_MESSAGE: usize = 8192;
+
+/// The longest wait that a tool can ask for.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Shapes an outcome: at most `limit` bytes of content.
 pub(crate) fn shaped(outcome: Outcome, limit: usize) -> Outcome {
@@ -21,6 +26,17 @@ pub(crate) fn shaped(outcome: Outcome, limit: usize) -> Outcome {
             failure.content = contents(failure.content, limit);
             failure.structured = failure.structured.map(neutral_json);
             failure.meta = failure.meta.map(neutral_json);
+            failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
+            failure.denial = failure.denial.map(|denial| {
+                let line = |text: String| neutral_line(cut(&text, MAX_MESSAGE));
+                Denial {
+                    capability: line(denial.capability),
+                    action: line(denial.action),
+                    rule: line(denial.rule),
+                    place: line(denial.place),
+                    remedy: line(denial.remedy),
+                }
+            });
             Err(failure)
         }
     }

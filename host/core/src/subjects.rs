@@ -5,13 +5,19 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_contract::{Failure, Subject, SubjectKind};
+use berth_contract::{Category, Failure, Subject, SubjectKind};
 use berth_runtime::PluginPolicy;
 use berth_system::files::{FileError, FileView};
 use serde_json::Value;
 
 use crate::catalogue::Tool;
 use crate::host::Host;
+
+/// Bytes of a path: the kernel's bound. Deciding on a longer one would take long before it fails.
+const MAX_PATH: usize = 4096;
+
+/// Paths in one argument.
+const MAX_PATHS: usize = 1000;
 
 /// Decides on the subjects of a call and returns its arguments with the paths made absolute.
 pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<Value, Failure> {
@@ -21,6 +27,10 @@ pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<
     for subject in paths {
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(path)) => *path = located(host, tool, policy, subject, path)?,
+            Some(Value::Array(items)) if items.len() > MAX_PATHS => {
+                let message = format!("{} paths at once are too many; at most {MAX_PATHS} are taken", items.len());
+                return Err(Failure::new(Category::InvalidParameters, message));
+            }
             Some(Value::Array(items)) => {
                 for item in items {
                     if let Value::String(path) = item {
@@ -35,6 +45,10 @@ pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<
 }
 
 fn located(host: &Host, tool: &Tool, policy: &PluginPolicy, subject: &Subject, path: &str) -> Result<String, Failure> {
+    if path.len() > MAX_PATH {
+        let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
+        return Err(Failure::new(Category::InvalidParameters, message));
+    }
     let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else {
         return Err(no_directory(host, tool, path));
     };

@@ -14,6 +14,9 @@ const MAX_PROBLEMS: usize = 5;
 /// Bytes of one problem.
 const MAX_PROBLEM: usize = 300;
 
+/// Values of the arguments times values of the schema: a second or so.
+const MAX_WORK: usize = 20_000_000;
+
 /// Bytes of a compiled pattern of a schema.
 const MAX_PATTERN: usize = 1 << 20;
 
@@ -37,6 +40,12 @@ pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<
     }
     if !arguments.is_object() {
         return Err(Failure::new(Category::TypeMismatch, "the arguments have to be a JSON object"));
+    }
+    // The validator can't be interrupted, so what it may take is bounded before it starts.
+    let work = values(arguments).saturating_mul(tool.weight);
+    if work > MAX_WORK {
+        let message = format!("the arguments hold too many values to check against the schema of `{}`", tool.definition.name);
+        return Err(Failure::new(Category::InvalidParameters, message).with_suggestion("Ask for less at once."));
     }
     if tool.validator.is_valid(arguments) {
         return Ok(());
@@ -92,6 +101,15 @@ fn json_size(value: &Value, limit: usize) -> usize {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => bounded_sum(items.iter().map(|item| json_size(item, limit) + 1), limit),
         Value::Object(fields) => bounded_sum(fields.iter().map(|(key, item)| key.len() + 4 + json_size(item, limit)), limit),
+    }
+}
+
+/// How many values a value holds, itself among them.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
+        _ => 1,
     }
 }
 

@@ -3,13 +3,17 @@
 //! Paths given here are real: absolute, links resolved, as the kernel names the object that was opened. The rules never look at a file
 //! system. Order (FILE-12…15): Berth's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use berth_contract::text::cut;
 use berth_contract::{Access, Denial};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
 const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
+
+/// Bytes of a path that a denial shows.
+const MAX_SHOWN: usize = 1024;
 
 /// A directory that the operator granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,7 +226,8 @@ impl FileRules {
 
     /// Puts a refusal into words: the action, the rule, its place, and the line that would change it.
     pub fn explain(&self, refusal: Refusal, path: &Path, access: Access) -> Denial {
-        let shown = path.display();
+        let shown = path.display().to_string();
+        let shown = cut(&shown, MAX_SHOWN);
         let verb = match access {
             Access::Read => "read",
             Access::Write => "write",
@@ -232,11 +237,10 @@ impl FileRules {
             (format!("{key} = \"{pattern}\""), globs.place.clone(), format!("To allow it, take \"{pattern}\" out of `{key}`."))
         };
         let (rule, place, remedy) = match refusal {
-            Refusal::Outside => (
-                "allowed_paths".to_owned(),
-                self.grants.first().map_or_else(|| "no directory is granted".to_owned(), |grant| grant.place.clone()),
-                format!("To allow it, add {:?} to `allowed_paths`.", path.parent().unwrap_or(path)),
-            ),
+            Refusal::Outside => {
+                let place = self.grants.first().map_or_else(|| "no directory is granted".to_owned(), |grant| grant.place.clone());
+                ("allowed_paths".to_owned(), place, self.remedy_outside(path))
+            }
             Refusal::Own => {
                 ("the rule that Berth's own files are out of reach".to_owned(), "built in".to_owned(), "No key changes that.".to_owned())
             }
@@ -277,11 +281,36 @@ impl FileRules {
         Denial { capability: "files".to_owned(), action: format!("{verb} {shown}"), rule, place, remedy }
     }
 
+    /// The smallest grant that would help, never the whole machine.
+    fn remedy_outside(&self, path: &Path) -> String {
+        let plain = without_dots(path);
+        if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
+            return "It is a link that leads out of the granted directory: to allow it, grant the directory that it leads to.".to_owned();
+        }
+        let holder = plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain).display().to_string();
+        format!("To allow it, add {:?} to `allowed_paths`.", cut(&holder, MAX_SHOWN))
+    }
+
     fn is_own(&self, path: &Path, access: Access) -> bool {
         let named =
             access == Access::Write && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
         named || self.own.iter().any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
     }
+}
+
+/// A path without `.` and `..`, by its spelling alone.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -406,6 +435,21 @@ mod tests {
             denial.to_string(),
             "read /work/.env is refused by deny_read = \"**/.env\" ([tools.file]). To allow it, take \"**/.env\" out of `deny_read`."
         );
+    }
+
+    #[test]
+    fn the_remedy_grants_no_more_than_it_takes() {
+        for (path, remedy) in [
+            ("/etc/passwd", "add \"/etc\""),
+            ("/etc", "add \"/etc\""),
+            ("/work/../srv/data/x", "add \"/srv/data\""),
+            ("/work/link/passwd", "a link that leads out"),
+        ] {
+            let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
+            assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);
+        }
+        let long = rules().explain(Refusal::Outside, Path::new(&format!("/{}", "x".repeat(100_000))), Access::Read);
+        assert!(long.to_string().len() < 4096);
     }
 
     #[test]

@@ -11,6 +11,12 @@ use crate::bindings::berth::tool::types;
 /// Bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
 
+/// Bytes of what describes a part of an answer or a tool.
+pub(crate) const MAX_META: usize = 64 * 1024;
+
+/// Commas and brackets in a structured value. Parsed, each value takes many times its text.
+const MAX_VALUES: usize = 1_000_000;
+
 /// Bytes of a code, a media type or another short word.
 const WORD: usize = 128;
 
@@ -59,7 +65,7 @@ pub(crate) fn content(content: types::Content) -> Content {
         body,
         media_type: content.media_type.map(|name| cut(&name, WORD).to_owned()),
         // Room to grow, not needed to understand the part: what does not parse is left out.
-        meta: content.meta.and_then(|text| serde_json::from_str(&text).ok()),
+        meta: content.meta.filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(&text).ok()),
     }
 }
 
@@ -77,20 +83,25 @@ fn contents(parts: Vec<types::Content>) -> Vec<Content> {
     parts.into_iter().map(content).collect()
 }
 
-fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
-    let part = |part: &types::Content| {
-        let body = match &part.body {
-            types::Body::Text(text) | types::Body::Link(text) => text.len(),
-            types::Body::Bytes(bytes) => bytes.len(),
-        };
-        // A part costs something even where it is empty.
-        body + part.meta.as_ref().map_or(0, String::len) + 64
+/// What a part counts against the bound of an answer. It costs something even where it is empty.
+pub(crate) fn part_size(part: &types::Content) -> usize {
+    let body = match &part.body {
+        types::Body::Text(text) | types::Body::Link(text) => text.len(),
+        types::Body::Bytes(bytes) => bytes.len(),
     };
-    parts.iter().map(part).sum::<usize>() + json.into_iter().flatten().map(String::len).sum::<usize>()
+    body + [&part.meta, &part.media_type].into_iter().flatten().map(String::len).sum::<usize>() + 64
+}
+
+fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
+    parts.iter().map(part_size).sum::<usize>() + json.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let parse = |text: String| {
+        if text.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b',')).count() > MAX_VALUES {
+            let message = format!("the tool's {what} has more than {MAX_VALUES} values");
+            return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
+        }
         serde_json::from_str(&text).map_err(|error| {
             let message = format!("the tool's {what} is not JSON: {error}");
             Failure::new(Category::PermanentFailure, message).with_code("bad_answer")

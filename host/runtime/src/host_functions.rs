@@ -51,11 +51,14 @@ impl call::Host for &mut CallState {
     }
 
     fn emit(&mut self, part: types::Content) -> wasmtime::Result<bool> {
+        // Before anything is made of it; a part costs something even where it is empty.
+        let Some(left) = self.call.emit_budget.checked_sub(convert::part_size(&part)) else {
+            self.call.emit_budget = 0;
+            return Ok(false);
+        };
+        self.call.emit_budget = left;
         // Shown as it comes, so neutralised here and not with the answer (invariant 6).
         let part: Content = convert::content(part).neutralised();
-        let Some(left) = self.call.emit_budget.checked_sub(part.len()) else { return Ok(false) };
-        // A part costs something even where it is empty.
-        self.call.emit_budget = left.saturating_sub(64);
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         Ok(self.call.emit_budget > 0)

@@ -36,6 +36,7 @@ pub use limits::Limits;
 pub use manifest::{Manifest, Request, RequestedLimits};
 pub use plugin::{Builtin, Origin, PluginInfo, PluginPolicy};
 pub use provider::Plugins;
+pub use schema::schema_weight;
 
 use crate::compile::Compiler;
 use crate::engine::Engine;

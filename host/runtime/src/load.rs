@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::bindings::PluginPre;
 use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
+use crate::convert::MAX_META;
 use crate::manifest::{self, Manifest};
 use crate::plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
 use crate::{Runtime, linking, run, schema};
@@ -171,7 +172,8 @@ fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> 
         return Err("its input schema is not that of an object: it needs `\"type\": \"object\"`".into());
     }
     let output_schema = definition.output_schema.as_deref().map(schema::checked).transpose();
-    let meta: Option<Value> = definition.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
+    let meta: Option<Value> =
+        definition.meta.as_deref().filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
     let built_in = plugin.info.origin == Origin::BuiltIn;
     let name = if built_in { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
     let definition = Definition {

@@ -18,6 +18,11 @@ const MAX_UNFOLDED: usize = 100_000;
 /// References that lead from one to the next: whoever follows them does so on a stack.
 const MAX_CHAIN: usize = 100;
 
+/// How many values checking arguments against a schema may look at for one place in them: the values of the schema, references followed.
+pub fn schema_weight(schema: &Value) -> usize {
+    Unfolding::of(schema).values
+}
+
 /// Parses and checks a schema.
 ///
 /// # Errors

@@ -76,7 +76,7 @@ pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: Help
         }
         drop(stdout);
         let output = output?;
-        let status = child.0.wait()?;
+        let status = child.wait_until(deadline, bounds.time)?;
         let complaint = complaint.join().unwrap_or_default();
         if status.success() {
             return Ok(output);
@@ -109,6 +109,20 @@ fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, dead
 struct Reaped(Child);
 
 impl Reaped {
+    /// Waits for a child that has closed its output and should be ending.
+    fn wait_until(&mut self, deadline: Instant, time: Duration) -> Result<std::process::ExitStatus, HelperError> {
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                self.end();
+                return Err(HelperError::Timeout(time));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn end(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
 
+use super::policy::own_names;
+
 /// The folders of Berth's own, absolute. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
@@ -40,8 +42,17 @@ impl Folders {
 
     /// The folders as the path rules take them: nobody writes there, and what is kept there is not read either, except the configuration.
     pub fn own(&self) -> Vec<OwnFolder> {
-        let folder = |path: &Path, secret| OwnFolder { path: real(path), secret };
-        vec![folder(&self.config, false), folder(&self.data, true), folder(&self.cache, true)]
+        let mut folders = vec![(self.config.clone(), false), (self.data.clone(), true), (self.cache.clone(), true)];
+        // The defaults too: what is put there while other folders are used would count in a run that uses them.
+        if let Some(home) = &self.home {
+            folders.extend([
+                (home.join(".config/berth"), false),
+                (home.join(".local/share/berth"), true),
+                (home.join(".cache/berth"), true),
+            ]);
+        }
+        let names = |(path, secret): (PathBuf, bool)| own_names(&path).into_iter().map(move |path| OwnFolder { path, secret });
+        folders.into_iter().flat_map(names).collect()
     }
 
     fn resolve(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self, HostError> {

@@ -61,7 +61,7 @@ impl Loaded {
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
         let files = self.file.iter().map(|file| working_directory.join(file)).chain(plugins);
-        let files = files.map(|path| OwnFolder { path: real(&path), secret: false });
+        let files = files.flat_map(|path| own_names(&path)).map(|path| OwnFolder { path, secret: false });
         folders.own().into_iter().chain(files).collect()
     }
 
@@ -114,6 +114,13 @@ impl Loaded {
         }
         if problems.is_empty() { Ok(grants.into_iter().map(|(grant, _)| grant).collect()) } else { Err(Problems(problems)) }
     }
+}
+
+/// What has to stay as it is for a path to lead where it does: what it leads to, and the name itself, which may be a link.
+pub(crate) fn own_names(path: &Path) -> Vec<PathBuf> {
+    let target = real(path);
+    let name = path.parent().zip(path.file_name()).map(|(parent, leaf)| real(parent).join(leaf));
+    std::iter::once(target.clone()).chain(name.filter(|name| *name != target)).collect()
 }
 
 fn same_origin(a: &Source, b: &Source) -> bool {

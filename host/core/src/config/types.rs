@@ -108,7 +108,7 @@ impl Default for FileTools {
             allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
             deny_read: Vec::new(),
             allow_read: Vec::new(),
-            deny_write: vec![PathGlob::known(".git/hooks/**"), PathGlob::known(".git/config")],
+            deny_write: vec![PathGlob::known(".git/**")],
         }
     }
 }

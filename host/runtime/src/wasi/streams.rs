@@ -94,7 +94,10 @@ pub(super) fn read_at(file: &OwnedFd, size: u64, offset: u64) -> Result<Vec<u8>,
 
 /// Writes everything, or fails without saying how much was written.
 pub(super) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64, budget: &AtomicU64) -> Result<(), Errno> {
-    charge(budget, bytes.len())?;
+    // A hole that a write leaves behind it counts as written, as growing a file does.
+    let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    let growth = offset.saturating_add(bytes.len() as u64).saturating_sub(size);
+    charge(budget, bytes.len().max(usize::try_from(growth).unwrap_or(usize::MAX)))?;
     while !bytes.is_empty() {
         match rustix::io::pwrite(file, bytes, offset) {
             Err(Errno::INTR) => {}

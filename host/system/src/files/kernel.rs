@@ -13,7 +13,7 @@ use rustix::io::Errno;
 const RACES: usize = 16;
 
 /// The longest path that is looked at; the kernel's own bound.
-const PATH_MAX: usize = 4096;
+pub(super) const PATH_MAX: usize = 4096;
 
 /// Says that `/proc` is not what it should be.
 pub(super) const NO_PROC: Errno = Errno::NOSYS;

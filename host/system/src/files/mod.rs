@@ -148,6 +148,9 @@ impl FileView {
     ///
     /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
     pub fn locate(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
+        if path.as_os_str().len() > kernel::PATH_MAX {
+            return Err(Errno::NAMETOOLONG.into());
+        }
         let located = self.locate_spelled(path, access);
         if !matches!(located, Err(FileError::Denied(_))) {
             return located;
