@@ -21,6 +21,30 @@ fn an_answer_tells_the_steps_that_the_call_took() {
 }
 
 #[test]
+fn what_would_take_long_to_decide_on_is_refused_at_once() {
+    run(async {
+        let scene = Scene::new().await;
+        for path in ["x/".repeat(400_000), format!("/{}", "x/".repeat(400_000)), "\u{9b}".repeat(5000)] {
+            let answer = scene.call("read", json!({ "path": path })).await;
+            let failure = answer.outcome.expect_err("it is refused");
+            assert_eq!(failure.category, berth_host::Category::InvalidParameters);
+            assert!(failure.message.len() < 1000, "{}", failure.message.len());
+        }
+    });
+}
+
+#[test]
+fn a_refusal_is_shaped_like_every_answer() {
+    run(async {
+        let scene = Scene::new().await;
+        let answer = scene.call("read", json!({ "path": "/tmp/\u{9b}31m\u{202e}\u{7f}" })).await;
+        let failure = answer.outcome.expect_err("it is refused");
+        let text = format!("{} {}", failure.message, failure.denial.expect("it is a denial"));
+        assert!(!text.contains(['\u{9b}', '\u{202e}', '\u{7f}']), "{text:?}");
+    });
+}
+
+#[test]
 fn every_call_has_an_id_of_its_own() {
     run(async {
         let scene = Scene::new().await;

@@ -123,3 +123,15 @@ fn bounded_sum(sizes: impl Iterator<Item = usize>, limit: usize) -> usize {
     }
     total
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_counted_as_the_bound_counts_them() {
+        assert_eq!(values(&json!({ "a": [1, 2, { "b": "x" }], "c": null })), 7);
+        assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
+    }
+}

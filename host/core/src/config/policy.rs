@@ -167,3 +167,18 @@ fn literal(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_a_link_is_kept_beside_what_it_leads_to() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let folder = temp.path().canonicalize().expect("is there");
+        std::fs::write(folder.join("store.wasm"), "").expect("written");
+        std::os::unix::fs::symlink("store.wasm", folder.join("plugin.wasm")).expect("linked");
+        assert_eq!(own_names(&folder.join("plugin.wasm")), [folder.join("store.wasm"), folder.join("plugin.wasm")]);
+        assert_eq!(own_names(&folder.join("store.wasm")), [folder.join("store.wasm")]);
+    }
+}
