@@ -231,6 +231,13 @@ fn own_folders_and_files_are_out_of_reach() {
     denied(world.read("own/f"), "Berth's own");
     denied(world.view.open_at(world.dir(), "own/new", CREATE), "Berth's own");
     denied(world.view.open_at(world.dir(), "sub/berth.toml", CREATE), "Berth's own");
+    // A name that is protected stays what it is, also where it is a link.
+    symlink("a.txt", world.inside.join("named")).expect("linked");
+    let named = vec![OwnFolder { path: world.inside.join("named"), secret: false }];
+    let grant = Grant { path: world.inside.clone(), access: Access::Write, place: "[tools.file]".into() };
+    let view = FileView::new(Arc::new(Grants::open(vec![grant], named, |rules| rules).expect("granted")), false);
+    denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
+    denied(view.unlink(world.dir(), "named"), "Berth's own");
     denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "filters.toml")), "Berth's own");
     denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/Berth.TOML")), "Berth's own");
     denied(world.view.symlink("a.txt", world.dir(), "berth.toml"), "Berth's own");

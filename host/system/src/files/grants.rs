@@ -70,7 +70,7 @@ impl Grants {
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
-        let own = own.into_iter().map(|own| OwnFolder { path: real_or_given(&own.path), ..own }).chain([proc]).collect();
+        let own = own.into_iter().map(|own| OwnFolder { path: real_name(&own.path), ..own }).chain([proc]).collect();
         Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots })
     }
 
@@ -89,6 +89,14 @@ impl Grants {
         let below = |root: &Root| path.strip_prefix(&root.path).or_else(|_| path.strip_prefix(&root.spelled)).ok();
         let covering = self.roots.iter().filter_map(|root| Some((root, below(root)?)));
         covering.min_by_key(|(_, rest)| rest.components().count())
+    }
+}
+
+/// A path as the kernel names it, its last component as it is given: that may be a link, and it is the link that must not be replaced.
+fn real_name(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(leaf)) => real_or_given(parent).join(leaf),
+        _ => path.to_owned(),
     }
 }
 
