@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// Let the built-in tools read this directory too
     #[arg(long, value_name = "DIRECTORY", global = true)]
     pub(crate) allow_read: Vec<PathBuf>,
-    /// Load this plugin; it gets no directory unless the configuration grants one to its name
+    /// Load this plugin; it gets no directory: for that, name it in berth.toml instead
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) plugin: Vec<PathBuf>,
     /// Read this file instead of your berth.toml

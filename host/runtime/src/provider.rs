@@ -62,7 +62,9 @@ impl Plugins {
         if let Some(other) = self.plugins.iter().find(|other| other.name == plugin.name) {
             let reason = match &other.info.origin {
                 Origin::BuiltIn => "a built-in plugin has that name; give this one another".to_owned(),
-                Origin::File(path) => format!("{} has that name already", path.display()),
+                Origin::File(path) => {
+                    format!("{} has that name already; where the configuration names it, leave out `--plugin`", path.display())
+                }
             };
             return Err(HostError::Load { plugin: plugin.name.to_string(), reason });
         }
