@@ -90,8 +90,7 @@ impl HostBuilder {
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
         let mut own = self.config.own(&folders, &directory);
         // A plugin that a flag named is code that runs next time: no tool may write it either.
-        let named = self.plugin_files.iter().flat_map(|path| config::own_names(&directory.join(path)));
-        own.extend(named.map(|path| OwnFolder { path, secret: false }));
+        own.extend(self.plugin_files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
         let policies = Policies { config: &self.config, folders: &folders, directory: &directory, own };
         let mut plugins = Plugins::new(RuntimeConfig {
             concurrency: usize::try_from(self.config.config.tools.max_concurrent.get()).unwrap_or(0),

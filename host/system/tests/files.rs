@@ -238,6 +238,7 @@ fn own_folders_and_files_are_out_of_reach() {
     let view = FileView::new(Arc::new(Grants::open(vec![grant], named, |rules| rules).expect("granted")), false);
     denied(view.rename((world.dir(), "locked/f"), (world.dir(), "named")), "Berth's own");
     denied(view.unlink(world.dir(), "named"), "Berth's own");
+    denied(view.open_at(world.dir(), "a.txt", TRUNCATE), "Berth's own");
     denied(world.view.rename((world.dir(), "a.txt"), (world.dir(), "filters.toml")), "Berth's own");
     denied(world.view.link((world.dir(), "a.txt"), (world.dir(), "sub/Berth.TOML")), "Berth's own");
     denied(world.view.symlink("a.txt", world.dir(), "berth.toml"), "Berth's own");

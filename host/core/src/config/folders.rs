@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
 
-use super::policy::own_names;
-
 /// The folders of Berth's own, absolute. They need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
@@ -51,8 +49,7 @@ impl Folders {
                 (home.join(".cache/berth"), true),
             ]);
         }
-        let names = |(path, secret): (PathBuf, bool)| own_names(&path).into_iter().map(move |path| OwnFolder { path, secret });
-        folders.into_iter().flat_map(names).collect()
+        folders.into_iter().map(|(path, secret)| OwnFolder { path, secret }).collect()
     }
 
     fn resolve(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self, HostError> {
@@ -77,27 +74,10 @@ impl Folders {
     }
 }
 
-/// `path` with the links resolved in as much of it as exists: what the kernel would call it once it is made.
-pub(super) fn real(path: &Path) -> PathBuf {
-    let mut missing = Vec::new();
-    let mut there = path;
-    loop {
-        if let Ok(real) = there.canonicalize() {
-            return missing.iter().rev().fold(real, |real, part| real.join(part));
-        }
-        match (there.parent(), there.file_name()) {
-            (Some(parent), Some(name)) => {
-                missing.push(name);
-                there = parent;
-            }
-            _ => return path.to_owned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_system::files::real_or_given;
 
     #[track_caller]
     fn check(variables: &[(&str, &str)], home: Option<&str>, expected: Option<[&str; 3]>) {
@@ -121,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_as_it_will_be() {
-        assert_eq!(real(Path::new("/proc/self/../no-such/deeper")), PathBuf::from("/proc/no-such/deeper"));
-        assert_eq!(real(Path::new("/")), PathBuf::from("/"));
+        assert_eq!(real_or_given(Path::new("/proc/self/../no-such/deeper")), PathBuf::from("/proc/no-such/deeper"));
+        assert_eq!(real_or_given(Path::new("/")), PathBuf::from("/"));
     }
 }

@@ -25,7 +25,6 @@ pub use folders::Folders;
 pub use load::{Entry, Inputs, Loaded, load};
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
-pub(crate) use policy::own_names;
 pub use problem::{Problem, Problems};
 pub use source::Source;
 pub use types::{Config, FileTools, Limits, Plugin, PluginLimits, Tools};

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
+use berth_system::files::real_or_given;
 
-use super::folders::real;
 use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Source};
 
 /// What one set of tools may do with files.
@@ -61,7 +61,7 @@ impl Loaded {
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
         let files = self.file.iter().map(|file| working_directory.join(file)).chain(plugins);
-        let files = files.flat_map(|path| own_names(&path)).map(|path| OwnFolder { path, secret: false });
+        let files = files.map(|path| OwnFolder { path, secret: false });
         folders.own().into_iter().chain(files).collect()
     }
 
@@ -116,13 +116,6 @@ impl Loaded {
     }
 }
 
-/// What has to stay as it is for a path to lead where it does: what it leads to, and the name itself, which may be a link.
-pub(crate) fn own_names(path: &Path) -> Vec<PathBuf> {
-    let target = real(path);
-    let name = path.parent().zip(path.file_name()).map(|(parent, leaf)| real(parent).join(leaf));
-    std::iter::once(target.clone()).chain(name.filter(|name| *name != target)).collect()
-}
-
 fn same_origin(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
@@ -147,7 +140,7 @@ fn spellings(glob: &str, folders: &Folders) -> Vec<String> {
     let wild = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
     let parts: Vec<&str> = glob.split('/').collect();
     let plain = parts.iter().position(|part| wild(part)).unwrap_or(parts.len());
-    let resolved = real(Path::new(&parts[..plain].join("/")));
+    let resolved = real_or_given(Path::new(&parts[..plain].join("/")));
     let mut other = literal(resolved.to_string_lossy().trim_end_matches('/'));
     for part in &parts[plain..] {
         other.push('/');
@@ -166,19 +159,4 @@ fn literal(text: &str) -> String {
         out.push(c);
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_a_link_is_kept_beside_what_it_leads_to() {
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let folder = temp.path().canonicalize().expect("is there");
-        std::fs::write(folder.join("store.wasm"), "").expect("written");
-        std::os::unix::fs::symlink("store.wasm", folder.join("plugin.wasm")).expect("linked");
-        assert_eq!(own_names(&folder.join("plugin.wasm")), [folder.join("store.wasm"), folder.join("plugin.wasm")]);
-        assert_eq!(own_names(&folder.join("store.wasm")), [folder.join("store.wasm")]);
-    }
 }

@@ -70,7 +70,7 @@ impl Grants {
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
-        let own = own.into_iter().map(|own| OwnFolder { path: real_name(&own.path), ..own }).chain([proc]).collect();
+        let own = own.into_iter().flat_map(with_its_name).chain([proc]).collect();
         Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots })
     }
 
@@ -92,17 +92,18 @@ impl Grants {
     }
 }
 
-/// A path as the kernel names it, its last component as it is given: that may be a link, and it is the link that must not be replaced.
-fn real_name(path: &Path) -> PathBuf {
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(leaf)) => real_or_given(parent).join(leaf),
-        _ => path.to_owned(),
-    }
+/// What has to stay as it is for a path to lead where it does: what it leads to, and the name itself, which may be a link that could be
+/// replaced.
+fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
+    let target = real_or_given(&own.path);
+    let name = own.path.parent().zip(own.path.file_name()).map(|(parent, leaf)| real_or_given(parent).join(leaf));
+    let name = name.filter(|name| *name != target);
+    [Some(target), name].into_iter().flatten().map(move |path| OwnFolder { path, ..own })
 }
 
 /// The real path of something that need not be there yet: that of the nearest folder above it that is, and the rest. So one of Berth's
 /// own folders is protected under the name that it will get.
-pub(super) fn real_or_given(path: &Path) -> PathBuf {
+pub fn real_or_given(path: &Path) -> PathBuf {
     for (depth, ancestor) in path.ancestors().enumerate() {
         if let Ok(real) = ancestor.canonicalize() {
             let mut rest: Vec<_> = path.components().rev().take(depth).collect();

@@ -21,7 +21,7 @@ use berth_policy::files::{FileRules, Kind, Refusal};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-pub use grants::{GrantError, Grants, Root};
+pub use grants::{GrantError, Grants, Root, real_or_given};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenOptions, Opened};
 
