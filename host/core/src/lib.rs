@@ -24,6 +24,7 @@ pub mod config;
 mod host;
 mod journey;
 mod shape;
+pub mod state;
 mod subjects;
 mod validate;
 

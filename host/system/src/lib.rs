@@ -2,5 +2,6 @@
 
 pub mod confine;
 pub mod files;
+pub mod private;
 pub mod process;
 pub mod search;

@@ -59,10 +59,10 @@ const OPEN_OWN: [&str; 8] = [
     "host/cli/",                        // what the user names on the command line
     "host/core/src/config/",            // the configuration, and the folders that it names
     "host/core/src/builder.rs",         // the working directory
-    "host/runtime/src/cache.rs",        // the compile cache
     "host/runtime/src/load.rs",         // components that the operator names
     "host/system/src/files/grants.rs",  // the granted directories, once
     "host/system/src/files/kernel.rs",  // /proc
+    "host/system/src/private.rs",       // the folders of the cache and of what is kept
     "host/system/src/search/folder.rs", // /proc
 ];
 

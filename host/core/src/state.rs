@@ -1,0 +1,134 @@
+//! What Berth keeps from one run to the next: small JSON files in its data folder, which no tool reaches.
+
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use berth_contract::HostError;
+use berth_system::private::PrivateFolder;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// More than thousands of entries take, and little enough to be read at every start.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What `folder` keeps under `name`, and the default where it keeps nothing.
+///
+/// # Errors
+///
+/// [`HostError::Io`], naming the file: the folder or the file can't be believed, or the file is damaged. It is never taken for an empty
+/// one, since what it holds may be a refusal.
+pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<T, HostError> {
+    match PrivateFolder::open(folder) {
+        Ok(opened) => read_in(&opened, name).map_err(HostError::io(folder.join(name).display().to_string())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
+        Err(error) => Err(HostError::io(folder.display().to_string())(error)),
+    }
+}
+
+/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change` succeeds. The folder is made where it is
+/// missing.
+///
+/// # Errors
+///
+/// As [`read`], those of `change`, and where the new file can't be written.
+pub fn update<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
+where
+    T: DeserializeOwned + Default + Serialize,
+{
+    let opened = PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
+    let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
+    let _held = opened.lock(&format!("{name}.lock")).map_err(failed)?;
+    let mut value: T = read_in(&opened, name).map_err(failed)?;
+    let result = change(&mut value)?;
+    let text = serde_json::to_vec_pretty(&value).map_err(|error| failed(error.into()))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(failed(io::Error::new(ErrorKind::FileTooLarge, "it is full: what is no longer needed has to go first")));
+    }
+    opened.put(name, &text).map_err(failed)?;
+    Ok(result)
+}
+
+fn read_in<T: DeserializeOwned + Default>(folder: &PrivateFolder, name: &str) -> io::Result<T> {
+    let file = match folder.file(name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    let damaged =
+        |why: String| io::Error::new(ErrorKind::InvalidData, format!("it is damaged ({why}); mend it, or remove it to begin anew"));
+    if text.len() as u64 > MAX_BYTES {
+        return Err(damaged(format!("larger than {} MiB", MAX_BYTES >> 20)));
+    }
+    serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    type Kept = BTreeMap<String, u32>;
+
+    #[test]
+    fn what_was_kept_is_read_again() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = root.path().join("data");
+        assert_eq!(read::<Kept>(&folder, "kept.json").expect("nothing is no mistake"), Kept::new());
+        assert!(!folder.exists(), "reading makes nothing");
+        let before = update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1))).expect("it is kept");
+        assert_eq!(before, None);
+        let failed = update(&folder, "kept.json", |kept: &mut Kept| {
+            kept.insert("a".to_owned(), 2);
+            Err::<(), _>(HostError::Config("no".to_owned()))
+        });
+        failed.expect_err("the change failed");
+        assert_eq!(read::<Kept>(&folder, "kept.json").expect("it is there"), Kept::from([("a".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn processes_that_change_it_at_the_same_time_lose_nothing() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = root.path();
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("its mode is set");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        update(folder, "kept.json", |kept: &mut Kept| Ok(kept.insert(format!("{thread}.{number}"), 0)))
+                            .expect("it is kept");
+                    }
+                });
+            }
+        });
+        assert_eq!(read::<Kept>(folder, "kept.json").expect("it is there").len(), 40);
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_that_names_it_and_stays_as_it_is() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = root.path().join("data");
+        update(&folder, "kept.json", |_: &mut Kept| Ok(())).expect("it is kept");
+        for damage in ["", "{", "[]", "{\"a\": \"b\"}", &" ".repeat(5 << 20)] {
+            fs::write(folder.join("kept.json"), damage).expect("it is damaged");
+            let error = read::<Kept>(&folder, "kept.json").expect_err("it is damaged").to_string();
+            assert!(error.contains("data/kept.json") && error.contains("remove it"), "{error}");
+            update(&folder, "kept.json", |_: &mut Kept| Ok(())).expect_err("it is damaged");
+            assert_eq!(fs::read_to_string(folder.join("kept.json")).expect("it is there"), damage);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_may_enter_is_not_believed() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("its mode is set");
+        let error = read::<Kept>(root.path(), "kept.json").expect_err("others may enter").to_string();
+        assert!(error.contains(&root.path().display().to_string()) && error.contains("chmod go-rwx"), "{error}");
+        update(root.path(), "kept.json", |_: &mut Kept| Ok(())).expect_err("others may enter");
+        assert_eq!(fs::read_dir(root.path()).expect("it is there").count(), 0);
+    }
+}

@@ -1,0 +1,163 @@
+//! Folders that only the user who runs Berth can enter: what is kept there is believed.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// A folder that nobody else can enter, by its handle.
+#[derive(Debug)]
+pub struct PrivateFolder(Dir);
+
+impl PrivateFolder {
+    /// Opens the folder, making it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn make(path: &Path) -> io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Self::open(path)
+    }
+
+    /// Opens the folder.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a link, belongs to somebody else, or others
+    /// may enter it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())?;
+        private(&handle, 0o077)?;
+        Ok(Self(Dir::from_std_file(File::from(handle))))
+    }
+
+    /// Opens a file in it for reading.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a link or no regular file, belongs to
+    /// somebody else, or others may write to it.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let file = self.0.open_with(name, options.read(true).custom_flags(UNFOLLOWED))?.into_std();
+        if !file.metadata()?.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        private(&file, 0o022)?;
+        Ok(file)
+    }
+
+    /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that whoever has the old one open keeps it
+    /// as it was, and nobody ever sees half of the new one.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them; the old file is still there then.
+    pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let aside = format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let written = self.0.open_with(&aside, &options).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+        let kept = written.and_then(|()| self.0.rename(&aside, &self.0, name));
+        if kept.is_err() {
+            let _ = self.0.remove_file(&aside);
+        }
+        kept
+    }
+
+    /// Waits until nobody else holds the lock of that name, and holds it as long as the answer lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::file`].
+    pub fn lock(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600).custom_flags(UNFOLLOWED);
+        let file = self.0.open_with(name, &options)?.into_std();
+        private(&file, 0o022)?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+/// A link leads elsewhere, and a FIFO would make the open wait.
+const UNFOLLOWED: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()).cast_signed();
+
+/// Whether something belongs to this user, and no one else may do what `others` says.
+fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
+    let stat = rustix::fs::fstat(handle)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(refused(format!("it belongs to user {}, not to the one who runs Berth", stat.st_uid)));
+    }
+    if stat.st_mode & others != 0 {
+        let remedy = if FileType::from_raw_mode(stat.st_mode).is_dir() { "go-rwx" } else { "go-w" };
+        return Err(refused(format!(
+            "others may use it (mode {:o}); look at what is in it, then `chmod {remedy}` it",
+            stat.st_mode & 0o7777
+        )));
+    }
+    Ok(())
+}
+
+fn refused(reason: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, reason.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_enter_or_a_link_leads_to_is_refused() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("a/b");
+        PrivateFolder::make(&path).expect("it is made");
+        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o7777, 0o700);
+        symlink(&path, root.path().join("link")).expect("a link is made");
+        PrivateFolder::open(&root.path().join("link")).expect_err("a link is no folder");
+        for mode in [0o750, 0o701, 0o755] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode is set");
+            let error = PrivateFolder::make(&path).expect_err("others may enter").to_string();
+            assert!(error.contains("chmod go-rwx"), "{error}");
+        }
+        let missing = PrivateFolder::open(&root.path().join("none")).expect_err("there is none");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_put_there_is_the_user_s_alone_and_links_are_not_followed() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("own");
+        let folder = PrivateFolder::make(&path).expect("it is made");
+        let outside = root.path().join("outside");
+        fs::write(&outside, "as it was").expect("a file is written");
+        for name in ["file", "lock"] {
+            symlink(&outside, path.join(name)).expect("a link is made");
+        }
+        folder.file("file").expect_err("a link is no file");
+        folder.lock("lock").expect_err("a link is no lock");
+        folder.put("file", b"new").expect("the link is replaced");
+        assert_eq!(io::read_to_string(folder.file("file").expect("it is there")).expect("it is text"), "new");
+        assert_eq!(fs::metadata(path.join("file")).expect("it is there").mode() & 0o7777, 0o600);
+        assert_eq!(fs::read_to_string(&outside).expect("it is there"), "as it was");
+        fs::set_permissions(path.join("file"), Permissions::from_mode(0o620)).expect("its mode is set");
+        assert!(folder.file("file").expect_err("others may write").to_string().contains("chmod go-w"));
+        folder.file("none").expect_err("there is none");
+        fs::create_dir(path.join("folder")).expect("a folder is made");
+        folder.file("folder").expect_err("a folder is no file");
+    }
+}
