@@ -63,7 +63,9 @@ fn kind(root: &Value, schema: &Value) -> String {
     let schema = resolved(root, schema);
     for key in ["anyOf", "oneOf"] {
         if let Some(forms) = schema[key].as_array() {
-            return forms.iter().map(|form| kind(root, form)).collect::<Vec<_>>().join(" or ");
+            // A key that may be absent is one that may be null, which TOML can't say.
+            let forms = forms.iter().filter(|form| form["type"] != "null");
+            return forms.map(|form| kind(root, form)).collect::<Vec<_>>().join(" or ");
         }
     }
     if let Some(only) = schema.get("const") {

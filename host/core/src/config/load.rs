@@ -154,7 +154,7 @@ impl Loaded {
     /// What no single value shows.
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (name, plugin) in &self.config.plugins {
+        for name in self.config.plugins.keys() {
             let prefix = format!("plugins.{}", dotted(std::slice::from_ref(name)));
             let first =
                 self.sources.iter().find(|(key, _)| key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
@@ -162,10 +162,7 @@ impl Loaded {
             let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if name.len() > 24 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
                 let message = format!("`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first", neutral_line(name));
-                problems.push(Problem::new(source.clone(), message));
-            }
-            if plugin.path.is_empty() {
-                problems.push(Problem::new(source, format!("`[{prefix}]` has no `path`: name the `.wasm` file")));
+                problems.push(Problem::new(source, message));
             }
         }
         problems

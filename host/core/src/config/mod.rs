@@ -27,7 +27,7 @@ pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use source::Source;
-pub use types::{Config, FileTools, Limits, Plugin, PluginLimits, Tools};
+pub use types::{Config, FileTools, Limits, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 
 /// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
 pub fn schema() -> serde_json::Value {

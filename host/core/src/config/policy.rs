@@ -6,7 +6,7 @@ use berth_contract::{Access, HostError};
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 use berth_system::files::real_or_given;
 
-use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Source};
+use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source};
 
 /// What one set of tools may do with files.
 #[derive(Clone, Debug, Default)]
@@ -45,22 +45,44 @@ impl Loaded {
         self.file_policy(&format!("plugins.{name}.allowed_paths"), paths, folders, working_directory)
     }
 
-    /// The file of the plugin `name` of the configuration.
+    /// The file of the plugin `name` of the configuration. `None` where it names none: the plugin comes from [`Self::plugin_folder`].
     pub fn plugin_path(&self, name: &str, folders: &Folders, working_directory: &Path) -> Option<PathBuf> {
-        let plugin = self.config.plugins.get(name)?;
-        let source = self.source(&format!("plugins.{name}.path"));
+        let path = self.config.plugins.get(name).map(|plugin| plugin.path.as_str()).filter(|path| !path.is_empty())?;
+        Some(self.beside_its_source(&format!("plugins.{name}.path"), path, folders, working_directory))
+    }
+
+    /// The folder whose plugins are loaded without being named. It need not exist.
+    pub fn plugin_folder(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
+        match self.config.plugin_folder.path.as_str() {
+            "" => folders.data.join("plugins"),
+            path => self.beside_its_source("plugin_folder.path", path, folders, working_directory),
+        }
+    }
+
+    /// What happens to a plugin that is new or has changed: the one that `[plugins.NAME]` names, else one of the plugin folder.
+    pub fn reload(&self, name: &str) -> Reload {
+        let plugin = self.config.plugins.get(name);
+        let of_its_place =
+            if plugin.is_some_and(|plugin| !plugin.path.is_empty()) { Reload::Approve } else { self.config.plugin_folder.reload };
+        plugin.and_then(|plugin| plugin.reload).unwrap_or(of_its_place)
+    }
+
+    /// A path of the configuration that is about Berth's own files: a relative one starts beside the file in which it stands.
+    fn beside_its_source(&self, key: &str, path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
+        let source = self.source(key);
         let base = match &source {
             Source::File { path, .. } => path.parent().unwrap_or(working_directory),
             _ => working_directory,
         };
-        Some(working_directory.join(expand(&plugin.path, base, folders)))
+        working_directory.join(expand(path, base, folders))
     }
 
-    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file wherever it lies, and the files of
-    /// the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next time.
+    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file wherever it lies, the plugin folder and
+    /// the files of the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next time.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
-        let files = self.file.iter().map(|file| working_directory.join(file)).chain(plugins);
+        let folder = self.plugin_folder(folders, working_directory);
+        let files = self.file.iter().map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
         let files = files.map(|path| OwnFolder { path, secret: false });
         folders.own().into_iter().chain(files).collect()
     }

@@ -149,7 +149,7 @@ fn values_that_would_protect_nothing_are_problems() {
     problem("tools.file.allowed_paths = [{ access = \"read\" }]", "missing field `path`");
     problem("tools.file.allowed_paths = [{ path = \".\", access = \"all\" }]", "unknown variant `all`, expected `read` or `read-write`");
     problem("tools.file.allowed_paths = [{ path = \".\", acess = \"read\" }]", "did you mean `access`?");
-    problem("[plugins.x]", "`[plugins.x]` has no `path`");
+    problem("plugin_folder.reload = \"always\"", "unknown variant `always`, expected `approve` or `trust`");
     problem("[plugins.X]\npath = \"a.wasm\"", "no name for a plugin");
     problem("plugins.a__b.path = \"a.wasm\"", "no name for a plugin");
     problem("plugins.x = \"a.wasm\"", "`plugins.x`: invalid type");
@@ -287,17 +287,39 @@ fn an_empty_list_of_grants_is_the_working_directory_and_for_a_plugin_nothing() {
 }
 
 #[test]
+fn a_plugin_comes_from_its_path_or_else_from_the_plugin_folder() {
+    let scene = Scene::new();
+    let (folders, work) = (&scene.folders, &scene.work);
+    let loaded = scene.load("[plugins.named]\npath = \"x.wasm\"\n[plugins.found]\n");
+    assert_eq!(loaded.plugin_path("found", folders, work), None);
+    assert_eq!(loaded.plugin_folder(folders, work), folders.data.join("plugins"));
+    let reload = |loaded: &Loaded| ["named", "found", "other"].map(|name| loaded.reload(name));
+    assert_eq!(reload(&loaded), [Reload::Approve; 3]);
+
+    let loaded = scene.load(
+        "[plugin_folder]\npath = \"p\"\nreload = \"trust\"\n[plugins.named]\npath = \"x.wasm\"\n[plugins.found]\nreload = \"approve\"\n",
+    );
+    assert_eq!(loaded.plugin_folder(folders, work), folders.config.join("p"));
+    assert_eq!(reload(&loaded), [Reload::Approve, Reload::Approve, Reload::Trust]);
+
+    let set = load(folders, &inputs(&[], &["plugin_folder.path=p"])).expect("the setting is right");
+    assert_eq!(set.plugin_folder(folders, work), work.join("p"));
+    let home = load(folders, &inputs(&[("BERTH_PLUGIN_FOLDER_PATH", "~/p")], &[])).expect("the variable is right");
+    assert_eq!(home.plugin_folder(folders, work), folders.home.as_ref().expect("a home").join("p"));
+}
+
+#[test]
 fn what_configures_berth_is_out_of_reach_wherever_it_lies() {
     let scene = Scene::new();
     let (file, plugin) = (scene.work.join("team.toml"), scene.work.join("x.wasm"));
-    fs::write(&file, "[plugins.x]\npath = \"x.wasm\"\n").expect("the file is written");
+    fs::write(&file, "plugin_folder.path = \"plugins\"\n[plugins.x]\npath = \"x.wasm\"\n").expect("the file is written");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("its mode is set");
     let inputs = Inputs { file: Some(file.clone()), ..Inputs::default() };
     let loaded = load(&scene.folders, &inputs).expect("the configuration is right");
     let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("it is there").grants;
     let rules = FileRules::new(grants, loaded.own(&scene.folders, &scene.work));
     let decide = |path: &Path, access| rules.decide(path, Kind::Other, access).is_ok();
-    for path in [&file, &plugin] {
+    for path in [&file, &plugin, &scene.work.join("plugins"), &scene.work.join("plugins/new.wasm")] {
         assert!(decide(path, Access::Read) && !decide(path, Access::Write), "{}", path.display());
     }
     assert!(decide(&scene.work.join("other"), Access::Write));

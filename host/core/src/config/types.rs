@@ -13,6 +13,8 @@ use super::{AllowedPath, Bounded, PathAccess, PathGlob};
 pub struct Config {
     /// What holds for all tools.
     pub tools: Tools,
+    /// A folder whose plugins are loaded without being named one by one.
+    pub plugin_folder: PluginFolder,
     /// Plugins that are not built in, by the name that stands before `__` in the names of their tools: at most 24 of `[a-z0-9-]`, a letter first.
     pub plugins: BTreeMap<String, Plugin>,
 }
@@ -113,14 +115,44 @@ impl Default for FileTools {
     }
 }
 
+/// A folder whose plugins are loaded, and loaded anew when they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct PluginFolder {
+    /// The folder; where empty, `plugins` in Berth's data folder. `~` is the home directory; a relative path starts at the folder of the
+    /// `berth.toml` that names it, or at the working directory where a variable or a flag does. Tools don't write there.
+    pub path: String,
+    /// What happens to a plugin that is new there or has changed.
+    pub reload: Reload,
+}
+
+/// What happens to a component that nobody has approved yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Reload {
+    /// It waits for `berth plugin approve`, and the one that was approved serves meanwhile.
+    #[default]
+    Approve,
+    /// It is used at once, with the grants of its name.
+    Trust,
+}
+
 /// A plugin that is not built in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct Plugin {
-    /// The component, a `.wasm` file. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that names it,
-    /// or at the working directory where a variable or a flag does.
+    /// The component, a `.wasm` file; where empty, the plugin of that name in `[plugin_folder]`. `~` is the home directory; a relative path
+    /// starts at the folder of the `berth.toml` that names it, or at the working directory where a variable or a flag does.
     pub path: String,
+    /// What happens when the component changes; where absent, `"approve"` for a plugin with a `path`, and what `[plugin_folder]` says for
+    /// one that comes from there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload: Option<Reload>,
+    /// The built-in plugin that this one takes the place of, as `"file"`; where empty, none.
+    pub replaces: String,
     /// Directories that the plugin may use. Nothing is granted by default.
     pub allowed_paths: Vec<AllowedPath>,
     /// What one call of the plugin may use, where that differs from `[tools.limits]`.
