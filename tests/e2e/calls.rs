@@ -129,7 +129,7 @@ fn a_host_whose_places_are_taken_says_that_it_is_busy() {
             let component = [&component[..at], renamed, &component[at + name.len()..]].concat();
             std::fs::write(root.join("another.wasm"), component).expect("a plugin is written");
         };
-        let settings = [LONG[0], LONG[1], "plugins.another.path=\"{root}/another.wasm\""];
+        let settings = [LONG[0], LONG[1], "plugins.another.path=\"{root}/another.wasm\"", "plugins.another.reload=trust"];
         let scene = Scene::with(&settings, other).await;
         let mut calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
         calls.extend(Looping::begin_many(&scene.host, "another", SHARE).await);

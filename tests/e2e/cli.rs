@@ -188,7 +188,7 @@ fn a_plugin_gets_what_the_user_s_file_grants_its_name() {
     let hostile = plugin("hostile").display().to_string();
     let path = format!("path={}", cli.work().join("notes.txt").display());
     cli.run(&["--plugin", &hostile, "call", "hostile__read_outside", &path]).ends(1);
-    cli.configure(&format!("[plugins.hostile]\npath = {hostile:?}\nallowed_paths = [{:?}]\n", cli.work()));
+    cli.configure(&format!("[plugins.hostile]\npath = {hostile:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\n", cli.work()));
     let read = cli.run(&["call", "hostile__read_outside", &path]).ends(0).stdout;
     assert!(read.contains("first"), "{read}");
     let outside = format!("path={}", cli.root.path().join("secret.txt").display());

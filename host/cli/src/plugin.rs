@@ -6,7 +6,7 @@ use std::path::Path;
 
 use berth_host::config::{self, Folders, Loaded};
 use berth_host::text::neutral_line;
-use berth_host::{CapabilityRequest, Host, HostError, Origin, PluginInfo};
+use berth_host::{Candidate, CapabilityRequest, Host, HostError, Origin, PluginInfo};
 use serde_json::json;
 
 use crate::arguments::{Options, PluginCommand};
@@ -22,13 +22,14 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
 }
 
 fn inspect(file: &Path, as_json: bool, options: &Options) -> Result<Exit, Error> {
-    let info = berth_host::inspect(file)?;
+    let candidate = Candidate::file(file)?;
+    let info = candidate.info();
     let folders = Folders::from_environment()?;
     let loaded = config::load(&folders, &options.inputs()).map_err(HostError::from)?;
-    let granted = |request: &CapabilityRequest| granted(&loaded, &info, request);
+    let granted = |request: &CapabilityRequest| granted(&loaded, info, request);
     let tools = tools(file, folders.clone());
     if as_json {
-        let mut object = json!(info);
+        let mut object = json!(**info);
         let grants = info.manifest.capabilities.iter().map(|request| (request.name.clone(), json!(granted(request))));
         object["granted"] = grants.collect::<serde_json::Map<_, _>>().into();
         match &tools {
@@ -39,7 +40,7 @@ fn inspect(file: &Path, as_json: bool, options: &Options) -> Result<Exit, Error>
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
-    write!(out, "{}", Card(&info))?;
+    write!(out, "{}", Card(info))?;
     if info.manifest.capabilities.iter().any(|request| granted(request).is_none()) {
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
         let name = &info.manifest.name;

@@ -51,13 +51,13 @@ fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let plugin = host.plugin_of(&tool.name);
     if as_json {
         let mut value = json!(*tool);
-        value["plugin"] = json!(plugin);
+        value["plugin"] = json!(plugin.as_deref());
         writeln!(std::io::stdout().lock(), "{value:#}")?;
         return Ok(Exit::Success);
     }
     let mut out = anstream::stdout().lock();
     write!(out, "{}", described(&tool))?;
-    if let Some(plugin) = plugin {
+    if let Some(plugin) = &plugin {
         write!(out, "\n{}", Card(plugin))?;
     }
     let directories = host.directories_of(&tool.name);
@@ -71,8 +71,8 @@ fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn provider<'h>(host: &'h Host, tool: &str) -> &'h str {
-    host.plugin_of(tool).map_or("", |plugin| &plugin.manifest.name)
+fn provider(host: &Host, tool: &str) -> String {
+    host.plugin_of(tool).map_or_else(String::new, |plugin| plugin.manifest.name.clone())
 }
 
 /// The first sentence of the description.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Category, Definition, Failure, HostError, Provider};
+use berth_runtime::Plugin;
 use jsonschema::Validator;
 
+use crate::plugins::Tally;
 use crate::validate;
 
 /// How alike two names have to be for one to be proposed for the other.
@@ -16,54 +18,93 @@ const SIMILAR: f64 = 0.75;
 pub(crate) struct Tool {
     pub(crate) definition: Arc<Definition>,
     pub(crate) provider: Arc<dyn Provider>,
+    /// The plugin behind the provider, where it is one.
+    pub(crate) plugin: Option<Plugin>,
+    /// What is counted of the plugin's calls.
+    pub(crate) tally: Arc<Tally>,
     /// The input schema, compiled once.
     pub(crate) validator: Validator,
     /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
     pub(crate) weight: usize,
 }
 
-/// All tools of all providers.
-#[derive(Default)]
-pub(crate) struct Catalogue {
-    tools: Vec<Tool>,
-    /// Names and aliases.
-    names: HashMap<String, usize>,
-}
-
-impl Catalogue {
-    /// Adds the tools of a provider.
+impl Tool {
+    /// The tools of a plugin, ready to be called.
     ///
     /// # Errors
     ///
-    /// Where a name is taken, or a schema is none.
-    pub(crate) fn add(&mut self, provider: &Arc<dyn Provider>) -> Result<(), HostError> {
-        let fail = |reason| HostError::Load { plugin: provider.name().to_owned(), reason };
-        for definition in provider.tools() {
-            let name = &definition.name;
-            let validator = validate::compile(&definition.input_schema)
-                .map_err(|reason| fail(format!("the input schema of its tool `{name}` can't be used: {reason}")))?;
-            let index = self.tools.len();
-            for name in std::iter::once(name).chain(&definition.aliases) {
-                if self.names.insert(name.clone(), index).is_some() {
-                    return Err(fail(format!("it offers a tool `{name}`, and so does another provider")));
+    /// Where a schema is none.
+    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>) -> Result<Vec<Arc<Self>>, HostError> {
+        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally)
+    }
+
+    /// The tools of a provider that is no plugin.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_plugin`](Self::of_plugin).
+    pub(crate) fn of_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
+        Self::all(provider, None, &Arc::default())
+    }
+
+    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>) -> Result<Vec<Arc<Self>>, HostError> {
+        let tool = |definition: Arc<Definition>| {
+            let validator = validate::compile(&definition.input_schema).map_err(|reason| HostError::Load {
+                plugin: provider.name().to_owned(),
+                reason: format!("the input schema of its tool `{}` can't be used: {reason}", definition.name),
+            })?;
+            let weight = berth_runtime::schema_weight(&definition.input_schema);
+            let (provider, plugin, tally) = (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
+            Ok(Arc::new(Self { definition, provider, plugin, tally, validator, weight }))
+        };
+        provider.tools().into_iter().map(tool).collect()
+    }
+}
+
+/// The tools that there are at one moment. It never changes: when plugins do, another one takes its place, and a call that has begun goes
+/// on with the one that it began with.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    tools: Vec<Arc<Tool>>,
+    /// Names and aliases.
+    names: HashMap<String, usize>,
+    /// Why plugins are not there that were expected, by name.
+    missing: Vec<(String, String)>,
+}
+
+impl Catalogue {
+    /// A catalogue of `tools`. `missing` has the plugins that were expected, and why they are not there.
+    ///
+    /// # Errors
+    ///
+    /// Where two tools have one name.
+    pub(crate) fn new(tools: Vec<Arc<Tool>>, missing: Vec<(String, String)>) -> Result<Self, HostError> {
+        let mut names = HashMap::new();
+        for (index, tool) in tools.iter().enumerate() {
+            for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
+                if names.insert(name.clone(), index).is_some() {
+                    let reason = format!("it offers a tool `{name}`, and so does another provider");
+                    return Err(HostError::Load { plugin: tool.provider.name().to_owned(), reason });
                 }
             }
-            let weight = berth_runtime::schema_weight(&definition.input_schema);
-            self.tools.push(Tool { definition, provider: Arc::clone(provider), validator, weight });
         }
-        Ok(())
+        Ok(Self { tools, names, missing })
     }
 
     pub(crate) fn definitions(&self) -> Vec<Arc<Definition>> {
         self.tools.iter().map(|tool| Arc::clone(&tool.definition)).collect()
     }
 
-    pub(crate) fn resolve(&self, name: &str) -> Result<&Tool, Failure> {
+    pub(crate) fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         if let Some(index) = self.names.get(name) {
             return Ok(&self.tools[*index]);
         }
-        let similar = self.similar(name);
         let failure = Failure::new(Category::ToolNotFound, format!("no tool is named `{}`", neutral_line(cut(name, 128))));
+        let plugin = name.split_once("__").map_or(name, |(plugin, _)| plugin);
+        if let Some((_, reason)) = self.missing.iter().find(|(missing, _)| missing == plugin) {
+            return Err(failure.with_suggestion(format!("The plugin `{plugin}` is not loaded: {reason}")));
+        }
+        let similar = self.similar(name);
         Err(match similar.first() {
             Some(closest) => failure.with_suggestion(format!("Did you mean `{closest}`?")),
             None => failure.with_suggestion(match self.tools.len() {

@@ -2,17 +2,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{CallId, CancellationToken, Content, Definition, Events, NoEvents, Outcome};
-use berth_runtime::{PluginInfo, Plugins};
+use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::HostBuilder;
-use crate::catalogue::Catalogue;
+use crate::plugins::{PluginState, Plugins, Watch};
 
 /// Offers tools and runs calls of them. Cheap to share: put it in an [`Arc`].
 pub struct Host {
-    pub(crate) catalogue: Catalogue,
     pub(crate) plugins: Arc<Plugins>,
+    /// Ends the watching with the host.
+    pub(crate) _watch: Option<Watch>,
     pub(crate) settings: Settings,
 }
 
@@ -91,34 +92,44 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// The tools, by provider and in its order.
+    /// The tools as they are now, by provider and in its order.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
-        self.catalogue.definitions()
+        self.plugins.catalogue().definitions()
     }
 
     /// The tool that a name or an alias stands for.
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
-        self.catalogue.resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
+        self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
 
     /// Names of tools that look like `name`, the closest first, at most three.
     pub fn similar_tools(&self, name: &str) -> Vec<String> {
-        self.catalogue.similar(name)
+        self.plugins.catalogue().similar(name)
     }
 
-    /// The loaded plugins.
-    pub fn plugins(&self) -> Vec<PluginInfo> {
-        self.plugins.infos()
+    /// The plugins that there are, those that are held back or failed included.
+    pub fn plugins(&self) -> Vec<PluginState> {
+        self.plugins.states()
+    }
+
+    /// Looks at the plugin folder and at the plugins' files again, now, also at those that failed before.
+    ///
+    /// A host that was built to [`watch`](HostBuilder::watch) does so by itself when something changes there.
+    pub async fn reload_plugins(&self) {
+        self.plugins.look(true).await;
     }
 
     /// The plugin that offers a tool, where a plugin does.
-    pub fn plugin_of(&self, tool: &str) -> Option<&PluginInfo> {
-        self.plugins.plugin_of(tool)
+    pub fn plugin_of(&self, tool: &str) -> Option<Arc<PluginInfo>> {
+        let catalogue = self.plugins.catalogue();
+        Some(Arc::clone(catalogue.resolve(tool).ok()?.plugin.as_ref()?.info()))
     }
 
     /// The directories that the plugin of a tool is granted, and whether it may write there.
     pub fn directories_of(&self, tool: &str) -> Vec<(std::path::PathBuf, berth_contract::Access)> {
-        let files = self.plugins.policy_of(tool).and_then(|policy| policy.files.as_ref());
-        files.into_iter().flat_map(|grants| grants.roots()).map(|root| (root.path.clone(), root.access)).collect()
+        let catalogue = self.plugins.catalogue();
+        let Some(plugin) = catalogue.resolve(tool).ok().and_then(|tool| tool.plugin.as_ref()) else { return Vec::new() };
+        let roots = plugin.policy().files.iter().flat_map(|grants| grants.roots());
+        roots.map(|root| (root.path.clone(), root.access)).collect()
     }
 }

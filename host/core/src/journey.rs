@@ -25,14 +25,15 @@ impl Host {
     }
 
     async fn journey(&self, id: CallId, request: Request, named: &mut Option<String>, steps: &mut Steps) -> Outcome {
-        let tool = self.catalogue.resolve(&request.tool)?;
+        let catalogue = self.plugins.catalogue();
+        let tool = catalogue.resolve(&request.tool)?;
         *named = Some(tool.definition.name.clone());
         steps.done("resolve");
 
         validate::arguments(tool, &request.arguments, self.settings.arguments)?;
         steps.done("validate");
 
-        let arguments = subjects::decided(self, tool, request.arguments)?;
+        let arguments = subjects::decided(tool, self.settings.home.as_deref(), request.arguments)?;
         steps.done("govern");
 
         let call = Call {
@@ -46,7 +47,7 @@ impl Host {
             cancel: request.cancel,
         };
         let outcome = tool.provider.call(call).await;
-        steps.done("run");
+        tool.tally.count(outcome.is_ok(), steps.done("run"));
         outcome
     }
 }
@@ -81,9 +82,12 @@ impl Steps {
         Self { taken: Vec::with_capacity(8), since: Instant::now() }
     }
 
-    fn done(&mut self, name: &'static str) {
+    /// Ends a step, and tells how long it took.
+    fn done(&mut self, name: &'static str) -> Duration {
         let now = Instant::now();
-        self.taken.push(Step { name, time: now - std::mem::replace(&mut self.since, now) });
+        let time = now - std::mem::replace(&mut self.since, now);
+        self.taken.push(Step { name, time });
+        time
     }
 }
 

@@ -23,6 +23,7 @@ mod catalogue;
 pub mod config;
 mod host;
 mod journey;
+mod plugins;
 mod shape;
 pub mod state;
 mod subjects;
@@ -32,6 +33,8 @@ pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     HostError, NoEvents, Outcome, Output, Progress, Provider, Subject, SubjectKind, text,
 };
-pub use berth_runtime::{Builtin, Limits, Manifest, Origin, PluginInfo, Request as CapabilityRequest, helper_hook, inspect};
+pub use berth_runtime::{Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Request as CapabilityRequest, helper_hook};
 pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};
+pub use plugins::control::{Ask, HostPlugins, ask_hosts};
+pub use plugins::{Approvals, Approved, PluginPlace, PluginState, Waiting, candidate};

@@ -6,12 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use berth_contract::{Category, Failure, Subject, SubjectKind};
-use berth_runtime::PluginPolicy;
+use berth_runtime::Plugin;
 use berth_system::files::{FileError, FileView};
 use serde_json::Value;
 
 use crate::catalogue::Tool;
-use crate::host::Host;
 
 /// Bytes of a path: the kernel's bound. Deciding on a longer one would take long before it fails.
 const MAX_PATH: usize = 4096;
@@ -20,13 +19,13 @@ const MAX_PATH: usize = 4096;
 const MAX_PATHS: usize = 1000;
 
 /// Decides on the subjects of a call and returns its arguments with the paths made absolute.
-pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<Value, Failure> {
+pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) -> Result<Value, Failure> {
     // Only plugins have directories; other providers' paths are on their own side.
-    let Some(policy) = host.plugins.policy_of(&tool.definition.name) else { return Ok(arguments) };
+    let Some(plugin) = &tool.plugin else { return Ok(arguments) };
     let paths = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
     for subject in paths {
         match arguments.pointer_mut(&subject.pointer) {
-            Some(Value::String(path)) => *path = located(host, tool, policy, subject, path)?,
+            Some(Value::String(path)) => *path = located(tool, plugin, home, subject, path)?,
             Some(Value::Array(items)) if items.len() > MAX_PATHS => {
                 let message = format!("{} paths at once are too many; at most {MAX_PATHS} are taken", items.len());
                 return Err(Failure::new(Category::InvalidParameters, message));
@@ -34,7 +33,7 @@ pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<
             Some(Value::Array(items)) => {
                 for item in items {
                     if let Value::String(path) = item {
-                        *path = located(host, tool, policy, subject, path)?;
+                        *path = located(tool, plugin, home, subject, path)?;
                     }
                 }
             }
@@ -44,15 +43,16 @@ pub(crate) fn decided(host: &Host, tool: &Tool, mut arguments: Value) -> Result<
     Ok(arguments)
 }
 
-fn located(host: &Host, tool: &Tool, policy: &PluginPolicy, subject: &Subject, path: &str) -> Result<String, Failure> {
+fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<String, Failure> {
     if path.len() > MAX_PATH {
         let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
         return Err(Failure::new(Category::InvalidParameters, message));
     }
+    let policy = plugin.policy();
     let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else {
-        return Err(no_directory(host, tool, path));
+        return Err(no_directory(plugin, path));
     };
-    let absolute = absolute(path, directory, host.settings.home.as_deref());
+    let absolute = absolute(path, directory, home);
     let read_only = policy.read_only || tool.definition.annotations.read_only;
     let view = FileView::new(std::sync::Arc::clone(grants), read_only);
     match view.locate(&absolute, subject.access) {
@@ -71,8 +71,8 @@ fn absolute(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
     }
 }
 
-fn no_directory(host: &Host, tool: &Tool, path: &str) -> Failure {
-    let name = host.plugins.plugin_of(&tool.definition.name).map_or("", |info| info.manifest.name.as_str());
+fn no_directory(plugin: &Plugin, path: &str) -> Failure {
+    let name = &plugin.info().manifest.name;
     Failure::denied(berth_contract::Denial {
         capability: "files".into(),
         action: format!("use {}", berth_contract::text::neutral_line(berth_contract::text::cut(path, 1024))),

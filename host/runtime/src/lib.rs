@@ -25,7 +25,7 @@ mod search_functions;
 mod state;
 mod wasi;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_contract::HostError;
@@ -33,14 +33,13 @@ use tokio::sync::Semaphore;
 
 pub use compile::helper_hook;
 pub use limits::Limits;
+pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
-pub use plugin::{Builtin, Origin, PluginInfo, PluginPolicy};
-pub use provider::Plugins;
+pub use plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy};
 pub use schema::schema_weight;
 
 use crate::compile::Compiler;
 use crate::engine::Engine;
-use crate::load::Source;
 
 /// What a runtime needs to know.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +54,8 @@ pub struct RuntimeConfig {
     pub helper: Option<PathBuf>,
 }
 
-/// The engine and what all plugins share.
-pub(crate) struct Runtime {
+/// The engine and what all plugins share. It lives as long as any plugin that it loaded.
+pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
     /// Places for calls that run.
@@ -66,24 +65,20 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    fn new(config: RuntimeConfig) -> Result<Self, HostError> {
+    /// Starts the engine.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Engine`] where this machine can't run it.
+    pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         let concurrency = if config.concurrency == 0 { (processors * 8).max(16) } else { config.concurrency };
         let helper = config.helper.or_else(compile::own_helper);
-        Ok(Self {
+        Ok(Arc::new(Self {
             engine: Engine::new(concurrency, config.memory)?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
             places: Arc::new(Semaphore::new(concurrency)),
             share: (concurrency / 2).max(1),
-        })
+        }))
     }
-}
-
-/// What can be known of a component's file without running it. Blocks.
-///
-/// # Errors
-///
-/// [`HostError::Load`] where it can't be read, is no component, or has no manifest.
-pub fn inspect(path: &Path) -> Result<PluginInfo, HostError> {
-    load::inspect(&Source::file(path)?)
 }

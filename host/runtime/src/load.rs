@@ -1,5 +1,7 @@
 //! Loading a plugin: read, check, compile, audit what it imports, ask for its tools, publish. Nothing is half loaded.
 
+use std::borrow::Cow;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
 use crate::convert::MAX_META;
 use crate::manifest::{self, Manifest};
-use crate::plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
+use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
 use crate::{Runtime, linking, run, schema};
 
 /// Tools of one plugin.
@@ -28,37 +30,74 @@ const MAX_DESCRIPTION: usize = 4096;
 /// Subjects of one tool.
 const MAX_SUBJECTS: usize = 32;
 
-/// A plugin's bytes and where they come from.
-pub(crate) struct Source {
-    pub(crate) wasm: std::borrow::Cow<'static, [u8]>,
-    pub(crate) compiled: Option<&'static [u8]>,
-    pub(crate) origin: Origin,
+/// A component that was read and looked at, and of which nothing has run.
+pub struct Candidate {
+    wasm: Cow<'static, [u8]>,
+    compiled: Option<&'static [u8]>,
+    info: Arc<PluginInfo>,
 }
 
-impl Source {
-    pub(crate) fn built_in(builtin: &Builtin) -> Self {
-        Self { wasm: builtin.wasm.into(), compiled: builtin.compiled, origin: Origin::BuiltIn }
+impl Candidate {
+    /// A plugin that is part of the program.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Load`] where it is no component, or has no manifest.
+    pub fn built_in(builtin: &Builtin) -> Result<Self, HostError> {
+        Self::new(builtin.wasm.into(), builtin.compiled, Origin::BuiltIn)
     }
 
     /// Reads a component's file, at most as much of it as is ever loaded. Blocks.
-    pub(crate) fn file(path: &Path) -> Result<Self, HostError> {
-        let wasm = read_component(path).map_err(|reason| HostError::Load { plugin: path.display().to_string(), reason })?;
-        Ok(Self { wasm: wasm.into(), compiled: None, origin: Origin::File(path.to_owned()) })
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Load`] where it can't be read, is no component, or has no manifest.
+    pub fn file(path: &Path) -> Result<Self, HostError> {
+        // Without waiting for the other end, should the file be a FIFO.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unreadable(path, format!("it can't be read: {errno}")))?;
+        Self::opened(opened.into(), path)
     }
 
-    fn name(&self) -> String {
-        match &self.origin {
+    /// As [`file`](Self::file), for a file that is open already; `path` is where it lies.
+    ///
+    /// # Errors
+    ///
+    /// As [`file`](Self::file).
+    pub fn opened(file: File, path: &Path) -> Result<Self, HostError> {
+        let wasm = read_component(file).map_err(|reason| unreadable(path, reason))?;
+        Self::new(wasm.into(), None, Origin::File(path.to_owned()))
+    }
+
+    fn new(wasm: Cow<'static, [u8]>, compiled: Option<&'static [u8]>, origin: Origin) -> Result<Self, HostError> {
+        let name = || match &origin {
             Origin::BuiltIn => "a built-in plugin".into(),
             Origin::File(path) => path.display().to_string(),
-        }
+        };
+        let manifest = Manifest::read(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
+        let imports = manifest::imports(&wasm).map_err(|reason| HostError::Load { plugin: name(), reason })?;
+        let digest = Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect();
+        let info = PluginInfo { manifest, origin, digest, size: wasm.len(), imports };
+        Ok(Self { wasm, compiled, info: Arc::new(info) })
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &Arc<PluginInfo> {
+        &self.info
+    }
+
+    /// The component.
+    pub fn bytes(&self) -> &[u8] {
+        &self.wasm
     }
 }
 
-fn read_component(path: &Path) -> Result<Vec<u8>, String> {
-    // Without waiting for the other end, should the file be a FIFO.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
-    let file = std::fs::File::from(file);
+fn unreadable(path: &Path, reason: String) -> HostError {
+    HostError::Load { plugin: path.display().to_string(), reason }
+}
+
+fn read_component(file: File) -> Result<Vec<u8>, String> {
     let metadata = file.metadata().map_err(|error| format!("it can't be read: {error}"))?;
     if !metadata.is_file() {
         return Err("it is not a file".into());
@@ -71,33 +110,24 @@ fn read_component(path: &Path) -> Result<Vec<u8>, String> {
     Ok(wasm)
 }
 
-/// What can be known of a component without running it.
-pub(crate) fn inspect(source: &Source) -> Result<PluginInfo, HostError> {
-    let fail = |reason: String| HostError::Load { plugin: source.name(), reason };
-    let manifest = Manifest::read(&source.wasm).map_err(fail)?;
-    let imports = manifest::imports(&source.wasm).map_err(fail)?;
-    let digest = Sha256::digest(&source.wasm).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(PluginInfo { manifest, origin: source.origin.clone(), digest, size: source.wasm.len(), imports })
-}
-
 impl Runtime {
-    /// Loads a plugin. `policy` is asked once its name is known.
-    pub(crate) async fn load(
-        self: &Arc<Self>,
-        source: Source,
-        policy: impl FnOnce(&PluginInfo) -> Result<PluginPolicy, HostError>,
-    ) -> Result<Plugin, HostError> {
-        let info = inspect(&source)?;
+    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools with nothing granted.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Load`]; nothing of it stays.
+    pub async fn load(self: &Arc<Self>, candidate: Candidate, granted: PluginPolicy) -> Result<Plugin, HostError> {
+        let Candidate { wasm, compiled, info } = candidate;
         let name: Arc<str> = info.manifest.name.as_str().into();
         let fail = |reason: String| HostError::Load { plugin: name.to_string(), reason };
         if let Some(reason) = info.imports.iter().find_map(|import| linking::refusal(import)) {
             return Err(fail(reason));
         }
-        let policy = effective(&info.manifest, policy(&info)?).map_err(fail)?;
+        let policy = effective(&info.manifest, granted).map_err(fail)?;
 
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());
         let compile = move || {
-            let component = runtime.compiler.component(&runtime.engine.wasm, &source.wasm, &digest, source.compiled)?;
+            let component = runtime.compiler.component(&runtime.engine.wasm, &wasm, &digest, compiled)?;
             let pre = runtime.engine.linker.instantiate_pre(&component).map_err(|error| format!("it does not link: {error:#}"))?;
             PluginPre::new(pre).map_err(|error| format!("it does not export `berth:tool/tools@0.1.0` as this host knows it: {error:#}"))
         };
@@ -105,10 +135,10 @@ impl Runtime {
         let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
 
         let share = Arc::new(Semaphore::new(self.share));
-        let mut plugin = Plugin { name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share };
-        let definitions = run::list_tools(self, &plugin).await.map_err(fail)?;
-        plugin.tools = tools_of(&plugin, definitions).map_err(fail)?;
-        Ok(plugin)
+        let mut loaded = Loaded { runtime: Arc::clone(self), name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share };
+        let definitions = run::list_tools(&loaded).await.map_err(fail)?;
+        loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
+        Ok(Plugin(Arc::new(loaded)))
     }
 }
 
@@ -137,7 +167,7 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     Ok(effective)
 }
 
-fn tools_of(plugin: &Plugin, definitions: Vec<tools::Definition>) -> Result<Vec<Tool>, String> {
+fn tools_of(plugin: &Loaded, definitions: Vec<tools::Definition>) -> Result<Vec<Tool>, String> {
     if definitions.len() > MAX_TOOLS {
         return Err(format!("it offers {} tools; at most {MAX_TOOLS} are taken", definitions.len()));
     }
@@ -154,7 +184,7 @@ fn tools_of(plugin: &Plugin, definitions: Vec<tools::Definition>) -> Result<Vec<
     Ok(taken)
 }
 
-fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> {
+fn tool(plugin: &Loaded, definition: tools::Definition) -> Result<Tool, String> {
     let guest_name = definition.name;
     let well_formed = (1..=MAX_TOOL_NAME).contains(&guest_name.len())
         && guest_name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
@@ -174,8 +204,8 @@ fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> 
     let output_schema = definition.output_schema.as_deref().map(schema::checked).transpose();
     let meta: Option<Value> =
         definition.meta.as_deref().filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(text).ok()).map(neutral_json);
-    let built_in = plugin.info.origin == Origin::BuiltIn;
-    let name = if built_in { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
+    let bare = plugin.info.origin == Origin::BuiltIn || plugin.policy.replaces_built_in;
+    let name = if bare { guest_name.clone() } else { format!("{}__{guest_name}", plugin.name) };
     let definition = Definition {
         name,
         title: definition.title.map(|title| neutral_line(cut(&title, 128))),
@@ -192,7 +222,7 @@ fn tool(plugin: &Plugin, definition: tools::Definition) -> Result<Tool, String> 
         subjects: definition.subjects.into_iter().map(subject).collect::<Result<_, _>>()?,
         fence: definition.fence.map(|tag| neutral_line(cut(&tag, 38))),
         // Only built-ins carry on old names; a stranger's alias could stand in for a tool that is not there today.
-        aliases: if built_in { aliases(meta.as_ref()) } else { Vec::new() },
+        aliases: if bare { aliases(meta.as_ref()) } else { Vec::new() },
         meta,
     };
     Ok(Tool { definition: Arc::new(definition), guest_name })

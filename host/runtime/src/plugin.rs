@@ -8,6 +8,7 @@ use berth_system::files::Grants;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
+use crate::Runtime;
 use crate::bindings::PluginPre;
 use crate::limits::Limits;
 use crate::manifest::Manifest;
@@ -45,6 +46,8 @@ pub struct PluginPolicy {
     pub read_only: bool,
     /// The bounds of its calls.
     pub limits: Limits,
+    /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases then.
+    pub replaces_built_in: bool,
 }
 
 impl PluginPolicy {
@@ -55,7 +58,7 @@ impl PluginPolicy {
     }
 }
 
-/// What is known of a plugin.
+/// What is known of a plugin without running it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PluginInfo {
     /// What it says about itself.
@@ -71,10 +74,27 @@ pub struct PluginInfo {
     pub imports: Vec<String>,
 }
 
-/// A plugin that can be called.
-pub(crate) struct Plugin {
+/// A plugin that can be called: one version of it, whole and unchanging. Cheap to share.
+#[derive(Clone)]
+pub struct Plugin(pub(crate) Arc<Loaded>);
+
+impl Plugin {
+    /// What is known of it.
+    pub fn info(&self) -> &Arc<PluginInfo> {
+        &self.0.info
+    }
+
+    /// What it may do: what it asked for and was granted, both.
+    pub fn policy(&self) -> &PluginPolicy {
+        &self.0.policy
+    }
+}
+
+/// What stands behind a [`Plugin`], shared by the calls that run on it.
+pub(crate) struct Loaded {
+    pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
-    pub(crate) info: PluginInfo,
+    pub(crate) info: Arc<PluginInfo>,
     pub(crate) pre: PluginPre<CallState>,
     pub(crate) policy: PluginPolicy,
     pub(crate) tools: Vec<Tool>,

@@ -19,7 +19,7 @@ use crate::clock::{Meter, TICK, Ticking};
 use crate::convert;
 use crate::limits::Limits;
 use crate::outcome::{self, Stop};
-use crate::plugin::{Plugin, Tool};
+use crate::plugin::{Loaded, Tool};
 use crate::state::{CallState, Emitted, Setup};
 use crate::wasi::Files;
 
@@ -35,8 +35,7 @@ const HANDLE_SLACK: usize = 64;
 
 /// A call as it goes through this module.
 struct Job {
-    runtime: Arc<Runtime>,
-    plugin: Arc<Plugin>,
+    plugin: Arc<Loaded>,
     tool: usize,
     call: Call,
     watch: Arc<Watch>,
@@ -64,12 +63,12 @@ struct Watch {
 }
 
 /// Runs a call of a plugin's tool.
-pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usize, mut call: Call) -> Outcome {
+pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> Outcome {
     let limits = &plugin.policy.limits;
     // Cancelled with the caller's token, and when this future is dropped.
     call.cancel = call.cancel.child_token();
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
-    let permits = match admit(runtime, plugin, &call.cancel).await {
+    let permits = match admit(plugin, &call.cancel).await {
         Ok(permits) => permits,
         Err(failure) => return Err(failure),
     };
@@ -78,7 +77,6 @@ pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usi
     let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
     let emitted = Emitted::default();
     let job = Job {
-        runtime: Arc::clone(runtime),
         plugin: Arc::clone(plugin),
         tool,
         call,
@@ -86,7 +84,7 @@ pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usi
         emitted: Arc::clone(&emitted),
         deadline,
         permits,
-        ticking: runtime.engine.keep_ticking(),
+        ticking: plugin.runtime.engine.keep_ticking(),
     };
     let blocks = plugin.policy.files.is_some();
     let mut run: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(metered(Arc::clone(&watch), execute(job)));
@@ -111,7 +109,7 @@ pub(crate) async fn call(runtime: &Arc<Runtime>, plugin: &Arc<Plugin>, tool: usi
 }
 
 /// Asks a plugin for its tools, with nothing granted and little allowed.
-pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Result<Vec<tools::Definition>, String> {
+pub(crate) async fn list_tools(plugin: &Loaded) -> Result<Vec<tools::Definition>, String> {
     let limits = plugin.policy.limits.for_listing();
     let deadline = Instant::now() + limits.call;
     let cancel = CancellationToken::new();
@@ -129,9 +127,9 @@ pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Resul
         directory: None,
         limits: &limits,
     });
-    let mut store = new_store(runtime, state, &limits, &watch);
+    let mut store = new_store(&plugin.runtime, state, &limits, &watch);
     let pre = plugin.pre.clone();
-    let (ticking, name, watched) = (runtime.engine.keep_ticking(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let (ticking, name, watched) = (plugin.runtime.engine.keep_ticking(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let list = async move {
         let _ticking = ticking;
         let listed = async {
@@ -158,18 +156,18 @@ pub(crate) async fn list_tools(runtime: &Arc<Runtime>, plugin: &Plugin) -> Resul
 }
 
 /// A place for the call, of the plugin's share first, so that waiting for that share keeps nobody else waiting.
-async fn admit(runtime: &Runtime, plugin: &Plugin, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
+async fn admit(plugin: &Loaded, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
     if cancel.is_cancelled() {
         return Err(outcome::stopped(Stop::Cancelled, Duration::ZERO));
     }
     if let Ok(share) = Arc::clone(&plugin.share).try_acquire_owned()
-        && let Ok(place) = Arc::clone(&runtime.places).try_acquire_owned()
+        && let Ok(place) = Arc::clone(&plugin.runtime.places).try_acquire_owned()
     {
         return Ok([share, place]);
     }
     let places = async {
         let share = Arc::clone(&plugin.share).acquire_owned().await.ok()?;
-        let place = Arc::clone(&runtime.places).acquire_owned().await.ok()?;
+        let place = Arc::clone(&plugin.runtime.places).acquire_owned().await.ok()?;
         Some([share, place])
     };
     let mut places = pin!(timeout(QUEUE, places));
@@ -185,7 +183,7 @@ async fn admit(runtime: &Runtime, plugin: &Plugin, cancel: &CancellationToken) -
 
 /// One call in a store of its own, from instantiation to teardown.
 async fn execute(job: Job) -> Outcome {
-    let Job { runtime, plugin, tool, call, watch, emitted, deadline, permits, ticking } = job;
+    let Job { plugin, tool, call, watch, emitted, deadline, permits, ticking } = job;
     // Dropped last, after the store.
     let _held = (permits, ticking);
     let tool: &Tool = &plugin.tools[tool];
@@ -211,7 +209,7 @@ async fn execute(job: Job) -> Outcome {
         attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
         meta: None,
     };
-    let mut store = new_store(&runtime, state, limits, &watch);
+    let mut store = new_store(&plugin.runtime, state, limits, &watch);
     let answer = async {
         let instance = plugin.pre.instantiate_async(&mut store).await?;
         instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +76,30 @@ impl PrivateFolder {
         kept
     }
 
+    /// The names of what is in it, in order; at most so many.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub fn names(&self, most: usize) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in self.0.entries()?.take(most) {
+            // What has a name that is no text was not made by Berth, nor for it.
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove_file(name)
+    }
+
     /// Waits until nobody else holds the lock of that name, and holds it as long as the answer lives.
     ///
     /// # Errors
@@ -88,6 +112,12 @@ impl PrivateFolder {
         private(&file, 0o022)?;
         file.lock()?;
         Ok(file)
+    }
+}
+
+impl AsFd for PrivateFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

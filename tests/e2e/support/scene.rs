@@ -70,6 +70,7 @@ impl Scene {
         let own = folders(&path).unwrap_or_else(|| Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) });
         let mut all: Vec<String> = BOUNDS.iter().map(|&setting| setting.to_owned()).collect();
         all.push(format!("plugins.hostile.path={:?}", plugin("hostile")));
+        all.push("plugins.hostile.reload=trust".to_owned());
         all.push(format!("plugins.hostile.allowed_paths=[{granted:?}]"));
         let fill = |setting: &str| {
             let fill = |text: String, name: &str, path: &Path| text.replace(name, &path.display().to_string());

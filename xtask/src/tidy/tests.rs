@@ -93,7 +93,7 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/runtime/src/a.rs:1", "host/runtime/src/a.rs:2", "host/system/src/search/a.rs:1"],
         good: &[
-            ("host/runtime/src/cache.rs", "File::open(path);\n"),
+            ("host/system/src/private.rs", "File::open(path);\n"),
             ("host/cli/src/a.rs", "File::open(path);\n"),
             ("host/runtime/src/a.rs", "use std::fs::File;\nhandle.open(name);\n#[cfg(test)]\nmod tests {\n    use std::fs::read(x);\n}\n"),
         ],

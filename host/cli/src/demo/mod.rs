@@ -33,6 +33,7 @@ result_mib = 1
 
 [plugins.hostile]
 path = \"hostile.wasm\"
+reload = \"trust\"
 allowed_paths = [\".\"]
 ";
 

@@ -1,0 +1,152 @@
+//! How one process asks a host in another about its plugins: over a socket in the data folder, which only its user can enter.
+//!
+//! A question is one word, the answer one JSON array. A host answers while it lives; nobody has to keep files up to date for it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use berth_contract::HostError;
+use berth_system::private::PrivateFolder;
+use serde::Serialize;
+
+use super::PluginState;
+use crate::config::Folders;
+
+/// How long the other side may take to read or write what it has ready.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long loading what is new may take: a component that has to be compiled takes a while.
+const LOADING: Duration = Duration::from_secs(150);
+
+/// Hosts that are asked; more than run at a time.
+const MAX_HOSTS: usize = 256;
+
+/// Bytes of an answer.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// What a host can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// How its plugins fare.
+    Plugins,
+    /// The same, after it has looked at its plugins' files again, also at those that failed before.
+    Reload,
+}
+
+impl Ask {
+    const ALL: [Self; 2] = [Self::Plugins, Self::Reload];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Plugins => "plugins",
+            Self::Reload => "reload",
+        }
+    }
+}
+
+/// What a host that runs answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostPlugins {
+    /// Its process.
+    pub pid: u32,
+    /// Its plugins.
+    pub plugins: Vec<PluginState>,
+}
+
+/// Asks every host of this user that runs and watches its plugins. Blocks.
+///
+/// # Errors
+///
+/// [`HostError`] where the folder of the sockets is not the user's alone. A host that doesn't answer is left out.
+pub fn ask_hosts(folders: &Folders, ask: Ask) -> Result<Vec<HostPlugins>, HostError> {
+    let path = folder(folders);
+    let names = PrivateFolder::open(&path).and_then(|folder| Ok((folder.names(MAX_HOSTS)?, folder)));
+    match names {
+        Ok((names, folder)) => Ok(names.iter().filter_map(|name| ask_one(&folder, name, ask)).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(HostError::io(path.display().to_string())(error)),
+    }
+}
+
+fn ask_one(folder: &PrivateFolder, name: &str, ask: Ask) -> Option<HostPlugins> {
+    let pid = name.split_once('-')?.0.parse().ok()?;
+    let Ok(mut stream) = UnixStream::connect(below(folder, name)) else {
+        // Its host has ended without a word.
+        let _ = folder.remove(name);
+        return None;
+    };
+    stream.set_read_timeout(Some(if ask == Ask::Reload { LOADING } else { PATIENCE })).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    writeln!(stream, "{}", ask.word()).ok()?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer).ok()?;
+    Some(HostPlugins { pid, plugins: serde_json::from_slice(&answer).ok()? })
+}
+
+/// Where a host is asked.
+pub(super) struct Listener {
+    socket: UnixListener,
+    folder: PrivateFolder,
+    name: String,
+}
+
+impl Listener {
+    /// Begins to listen. Questions wait until they are taken.
+    pub(super) fn open(folders: &Folders) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let folder = PrivateFolder::make(&folder(folders)).map_err(|error| error.to_string())?;
+        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // Left by a process that had the same number.
+        let _ = folder.remove(&name);
+        let socket = UnixListener::bind(below(&folder, &name)).map_err(|error| error.to_string())?;
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        Ok(Self { socket, folder, name })
+    }
+
+    /// Answers everyone who waits. `answer` is called for each.
+    pub(super) fn serve(&self, mut answer: impl FnMut(Ask) -> Vec<PluginState>) {
+        while let Ok((stream, _)) = self.socket.accept() {
+            // Who does not keep to the rules gets no answer.
+            let _ = serve_one(stream, &mut answer);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.folder.remove(&self.name);
+    }
+}
+
+fn serve_one(mut stream: UnixStream, answer: &mut impl FnMut(Ask) -> Vec<PluginState>) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut word = Vec::new();
+    let mut byte = [0];
+    while word.len() < 16 && stream.read(&mut byte)? == 1 && byte != *b"\n" {
+        word.push(byte[0]);
+    }
+    let Some(ask) = Ask::ALL.into_iter().find(|ask| ask.word().as_bytes() == word) else { return Ok(()) };
+    let states = serde_json::to_vec(&answer(ask))?;
+    stream.write_all(&states)
+}
+
+fn folder(folders: &Folders) -> PathBuf {
+    folders.data.join("hosts")
+}
+
+/// A name in an open folder, short enough for a socket's address wherever the folder lies.
+fn below(folder: &PrivateFolder, name: &str) -> PathBuf {
+    Path::new("/proc/self/fd").join(folder.as_fd().as_raw_fd().to_string()).join(name)
+}

@@ -1,0 +1,99 @@
+//! The plugin folder and the files in it, looked at by handle: what was checked is what is read.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use berth_contract::text::{cut, neutral_line};
+use berth_system::private::PrivateFolder;
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// Files of the folder that are looked at; a folder with more is somebody's mistake.
+const MAX_FILES: usize = 1024;
+
+/// A folder whose components are loaded: its user's alone.
+pub(super) struct PluginFolder {
+    folder: PrivateFolder,
+    path: PathBuf,
+}
+
+impl PluginFolder {
+    /// Opens the folder. `None` where there is none; `Err` says why it is not believed.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, String> {
+        match PrivateFolder::open(path) {
+            Ok(folder) => Ok(Some(Self { folder, path: path.to_owned() })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The names of the plugins in it: of every `NAME.wasm`, in order.
+    pub(super) fn names(&self) -> Result<Vec<String>, String> {
+        let names = self.folder.names(MAX_FILES).map_err(|error| format!("it can't be read: {error}"))?;
+        // What is hidden is not meant to be seen: the file of an editor or a copying program that is not finished.
+        let plugins = names.iter().filter_map(|name| name.strip_suffix(".wasm")).filter(|name| !name.is_empty() && !name.starts_with('.'));
+        Ok(plugins.map(str::to_owned).collect())
+    }
+
+    /// Where the file of a plugin lies.
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.wasm"))
+    }
+
+    /// Opens the file of a plugin, which has to be a file, no link, and its user's alone to write.
+    pub(super) fn open_plugin(&self, name: &str) -> Result<(File, Stamp), String> {
+        let file = self.folder.file(&format!("{name}.wasm")).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => "it is a link; put the file itself into the folder".to_owned(),
+            _ => error.to_string(),
+        })?;
+        let stamp = Stamp::of(&file).ok_or("it is not a file")?;
+        Ok((file, stamp))
+    }
+}
+
+/// Opens a component that the configuration names. Its folder is the operator's business; links are followed, since the operator wrote
+/// the path.
+pub(super) fn open_named(path: &Path) -> Result<(File, Stamp), String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
+    let stamp = Stamp::of(&file).ok_or("it is not a file")?;
+    Ok((file.into(), stamp))
+}
+
+/// Tells one state of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: i64,
+    /// Seconds and nanoseconds; the change time counts too, since anybody can set the other.
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Stamp {
+    /// `None` for what is no regular file.
+    fn of(file: &impl AsFd) -> Option<Self> {
+        let stat = rustix::fs::fstat(file).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        })
+    }
+
+    /// Whether it was written a moment ago, so that somebody may still be writing.
+    pub(super) fn is_fresh(&self, moment: Duration) -> bool {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
+        changed.elapsed().is_ok_and(|since| since <= moment)
+    }
+}
+
+/// A file's name as it is shown.
+pub(super) fn shown(name: &str) -> String {
+    neutral_line(cut(name, 64))
+}

@@ -1,0 +1,130 @@
+//! What each plugin is allowed: from the configuration to what the runtime takes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use berth_contract::HostError;
+use berth_policy::files::OwnFolder;
+use berth_runtime::{Builtin, Limits, PluginPolicy};
+use berth_system::files::Grants;
+
+use crate::config::{self, FilePolicy, Folders, Loaded, Problem};
+
+/// Decides what a plugin is granted, whenever one is loaded.
+pub(crate) struct Policies {
+    pub(crate) config: Loaded,
+    pub(crate) folders: Folders,
+    /// The working directory, by its real path.
+    pub(crate) directory: PathBuf,
+    /// What no grant reaches.
+    own: Vec<OwnFolder>,
+}
+
+impl Policies {
+    /// `files`: components that were named beside the configuration; no tool may write them either, since they are code that runs next
+    /// time.
+    pub(crate) fn new(config: Loaded, folders: Folders, directory: PathBuf, files: &[PathBuf]) -> Self {
+        let mut own = config.own(&folders, &directory);
+        own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
+        Self { config, folders, directory, own }
+    }
+
+    /// What the built-in plugins are granted.
+    pub(crate) fn built_in(&self) -> Result<PluginPolicy, HostError> {
+        let files = self.config.built_in_files(&self.folders, &self.directory)?;
+        self.policy(files, self.config.config.tools.limits)
+    }
+
+    /// What the plugin of a name is granted: a grant belongs to a name.
+    pub(crate) fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
+        let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
+        let policy = self.policy(files, self.config.plugin_limits(name))?;
+        Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
+    }
+
+    fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
+        let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
+        let within = grants.iter().any(|grant| self.directory.starts_with(&grant.path));
+        let grants = if grants.is_empty() {
+            None
+        } else {
+            let globs = |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
+            let opened = Grants::open(grants, self.own.clone(), globs).map_err(|error| HostError::Config(error.to_string()))?;
+            Some(Arc::new(opened))
+        };
+        let working_directory = within.then(|| self.directory.clone());
+        Ok(PluginPolicy { files: grants, working_directory, limits: self.limits(limits), ..PluginPolicy::default() })
+    }
+
+    pub(crate) fn limits(&self, limits: config::Limits) -> Limits {
+        const MIB: u64 = 1 << 20;
+        let size = |mib: u64| usize::try_from(mib.saturating_mul(MIB)).unwrap_or(usize::MAX);
+        let tools = &self.config.config.tools;
+        let defaults = Limits::default();
+        Limits {
+            call: tools.call_time(),
+            max_call: tools.max_call_time(),
+            cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
+            memory: size(limits.memory_mib.get()),
+            result: size(limits.result_mib.get()),
+            // What an answer may hold, the host has to be able to copy, with room for what is around it.
+            host_allocation: defaults.host_allocation.max(size(limits.result_mib.get()).saturating_mul(2)),
+            written: limits.written_mib.get().saturating_mul(MIB),
+            handles: usize::try_from(limits.handles.get()).unwrap_or(defaults.handles),
+            ..defaults
+        }
+    }
+
+    /// The most memory that any plugin may have: what the pool's slots have to hold.
+    pub(crate) fn most_memory(&self) -> usize {
+        let named = self.config.config.plugins.keys().map(|name| self.config.plugin_limits(name));
+        let all = std::iter::once(self.config.config.tools.limits).chain(named);
+        all.map(|limits| self.limits(limits).memory).max().unwrap_or_default()
+    }
+
+    /// The file of a plugin that the configuration names, beside its name.
+    pub(crate) fn named(&self) -> Vec<(String, PathBuf)> {
+        let names = self.config.config.plugins.keys();
+        names.filter_map(|name| Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))).collect()
+    }
+
+    /// The built-in plugin that a plugin takes the place of.
+    fn replaced_by(&self, name: &str) -> Option<&str> {
+        Some(self.config.config.plugins.get(name)?.replaces.as_str()).filter(|replaced| !replaced.is_empty())
+    }
+
+    /// Whether another plugin takes the place of a built-in one. It does so whether or not it loads: what the operator put aside doesn't
+    /// come back by an accident.
+    pub(crate) fn is_replaced(&self, builtin: &str) -> bool {
+        self.config.config.plugins.values().any(|plugin| plugin.replaces == builtin)
+    }
+
+    /// Whether every `replaces` names a built-in plugin, and no two the same.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] with the place of the one that does not.
+    pub(crate) fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
+        let mut seen: Vec<(&str, &str)> = Vec::new();
+        for name in self.config.config.plugins.keys() {
+            let Some(replaced) = self.replaced_by(name) else { continue };
+            let source = self.config.source(&format!("plugins.{name}.replaces"));
+            let fail = |message: String| Err(HostError::Config(Problem::new(source, message).to_string()));
+            if !builtins.iter().any(|builtin| builtin.name == replaced) {
+                let names: Vec<&str> = builtins.iter().map(|builtin| builtin.name).collect();
+                let there = if names.is_empty() { "none is built in".to_owned() } else { format!("there are: {}", names.join(", ")) };
+                return fail(format!("`replaces` names no built-in plugin: {there}"));
+            }
+            if let Some((_, other)) = seen.iter().find(|(known, _)| *known == replaced) {
+                return fail(format!("[plugins.{other}] replaces `{replaced}` already"));
+            }
+            seen.push((replaced, name));
+        }
+        Ok(())
+    }
+
+    /// The folder whose plugins are loaded.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.config.plugin_folder(&self.folders, &self.directory)
+    }
+}
