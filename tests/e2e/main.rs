@@ -15,6 +15,8 @@ mod grants;
 mod journey;
 mod limits;
 mod loading;
+mod plugin_commands;
 mod races;
+mod reload;
 mod tools;
 mod words;

@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Call(CallArguments),
     /// List the tools, or tell everything about one
     Tools(ToolsArguments),
-    /// Look into plugins
+    /// List, look into, approve and reload plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Show, describe or check the configuration
@@ -138,16 +138,53 @@ pub(crate) struct ToolsArguments {
 /// `berth plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Tell what a component is and wants, without granting it anything
-    #[command(after_help = "Example:\n  berth plugin inspect target/wasm32-wasip2/release/my_plugin.wasm")]
+    /// List the plugins: those of every host that runs, or else those that a new one would have
+    #[command(after_help = "Examples:\n  berth plugin list\n  berth plugin list --json")]
+    List {
+        /// Print a JSON array of hosts and their plugins
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell what a component is and wants, and how it differs from the version that was approved, without granting it anything
+    #[command(after_help = INSPECT_AFTER)]
     Inspect {
-        /// The component, a .wasm file
-        file: PathBuf,
+        /// A component's file, or the name of a plugin of the configuration or the plugin folder
+        #[arg(value_name = "FILE|NAME")]
+        component: String,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
+    /// Let the component that lies there for a name serve under it, with the grants of that name
+    #[command(after_help = APPROVE_AFTER)]
+    Approve {
+        /// The plugin's name
+        name: String,
+        /// Don't ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Approve only the component whose SHA-256 begins so (8 digits at least), and don't ask
+        #[arg(long, value_name = "SHA256")]
+        digest: Option<String>,
+    },
+    /// Have every host that runs look at its plugins again, also at those that failed before
+    #[command(after_help = "Example:\n  berth plugin reload")]
+    Reload {
+        /// Print a JSON array of hosts and their plugins
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+const INSPECT_AFTER: &str = "\
+Examples:
+  berth plugin inspect target/wasm32-wasip2/release/my_plugin.wasm
+  berth plugin inspect my-plugin";
+
+const APPROVE_AFTER: &str = "\
+Examples:
+  berth plugin approve my-plugin
+  berth plugin approve my-plugin --digest 5f1d0c6a";
 
 /// `berth config`.
 #[derive(Debug, Subcommand)]

@@ -10,7 +10,7 @@ use crate::arguments::{Options, ToolsArguments};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
-use crate::plugin::Card;
+use crate::plugin::{Card, Imports};
 use crate::schema;
 use crate::style::{FAINT, STRONG};
 
@@ -58,7 +58,7 @@ fn one(host: &Host, name: &str, as_json: bool) -> Result<Exit, Error> {
     let mut out = anstream::stdout().lock();
     write!(out, "{}", described(&tool))?;
     if let Some(plugin) = &plugin {
-        write!(out, "\n{}", Card(plugin))?;
+        write!(out, "\n{}{}", Card(plugin), Imports(plugin))?;
     }
     let directories = host.directories_of(&tool.name);
     if !directories.is_empty() {

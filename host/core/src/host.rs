@@ -119,6 +119,12 @@ impl Host {
         self.plugins.look(true).await;
     }
 
+    /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say
+    /// something else then. The number is that of the changes so far.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.plugins.changes()
+    }
+
     /// The plugin that offers a tool, where a plugin does.
     pub fn plugin_of(&self, tool: &str) -> Option<Arc<PluginInfo>> {
         let catalogue = self.plugins.catalogue();

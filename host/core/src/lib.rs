@@ -37,4 +37,4 @@ pub use berth_runtime::{Builtin, Candidate, Limits, Manifest, Origin, PluginInfo
 pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
-pub use plugins::{Approvals, Approved, PluginPlace, PluginState, Waiting, candidate};
+pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};

@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_enter_is_not_believed() {
+    fn a_folder_that_others_may_write_to_is_not_believed() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("its mode is set");
-        let error = read::<Kept>(root.path(), "kept.json").expect_err("others may enter").to_string();
+        fs::set_permissions(root.path(), Permissions::from_mode(0o777)).expect("its mode is set");
+        let error = read::<Kept>(root.path(), "kept.json").expect_err("others may write").to_string();
         assert!(error.contains(&root.path().display().to_string()) && error.contains("chmod go-rwx"), "{error}");
-        update(root.path(), "kept.json", |_: &mut Kept| Ok(())).expect_err("others may enter");
+        update(root.path(), "kept.json", |_: &mut Kept| Ok(())).expect_err("others may write");
         assert_eq!(fs::read_dir(root.path()).expect("it is there").count(), 0);
     }
 }

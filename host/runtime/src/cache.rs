@@ -2,12 +2,17 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::SystemTime;
 
 use berth_system::private::PrivateFolder;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::compiled;
+
+/// Components whose code is kept, and the bytes of it all: what was not used for longest goes first.
+const MAX_FILES: usize = 1000;
+const MAX_BYTES: u64 = 2 << 30;
 
 /// A folder that only this user can change. Compiled code can't be checked, so it is mapped from nowhere else.
 #[derive(Debug)]
@@ -16,7 +21,9 @@ pub(crate) struct Cache(PrivateFolder);
 impl Cache {
     /// Opens the folder, making it where it is missing. `Err` says why it can't be trusted; the caller compiles anew instead.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        PrivateFolder::make(folder).map(Self)
+        let folder = PrivateFolder::make(folder)?;
+        folder.check_closed()?;
+        Ok(Self(folder))
     }
 
     /// The component of a key, where it was kept by a compatible engine.
@@ -29,11 +36,56 @@ impl Cache {
                 return None;
             }
         };
+        // For [`prune`](Self::prune): it is in use. Where the time can't be set, it counts from the compiling.
+        let _ = file.set_modified(SystemTime::now());
         compiled::of_the_cache(engine, &file).map_err(|error| tracing::warn!("not used from the compile cache: {key}: {error:#}")).ok()
     }
 
     /// Keeps code under a key. A file that is mapped must never change, and is not: the new one only takes its name.
     pub(crate) fn put(&self, key: &str, code: &[u8]) -> io::Result<()> {
-        self.0.put(key, code)
+        self.0.put(key, code)?;
+        self.prune(MAX_FILES, MAX_BYTES);
+        Ok(())
+    }
+
+    /// Removes what has not been used for longest, until no more than so much is left. Code that is mapped stays with whoever maps it.
+    fn prune(&self, files: usize, bytes: u64) {
+        let names = self.0.names(usize::MAX).unwrap_or_default();
+        let used = |name: String| {
+            let metadata = self.0.file(&name).and_then(|file| file.metadata()).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), name))
+        };
+        let mut kept: Vec<(SystemTime, u64, String)> = names.into_iter().filter_map(used).collect();
+        kept.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let mut total = 0;
+        for (index, (_, size, name)) in kept.iter().enumerate() {
+            total += size;
+            if index >= files || total > bytes {
+                let _ = self.0.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let cache = Cache::open(&root.path().join("cache")).expect("it is made");
+        for (age, name) in ["newest", "newer", "older", "oldest"].into_iter().enumerate() {
+            cache.0.put(name, &[0; 100]).expect("it is kept");
+            let then = SystemTime::now() - Duration::from_secs(60 * age as u64);
+            cache.0.file(name).and_then(|file| file.set_modified(then)).expect("its time is set");
+        }
+        let kept = || cache.0.names(10).expect("they are there");
+        cache.prune(3, 1000);
+        assert_eq!(kept(), ["newer", "newest", "older"]);
+        cache.prune(3, 250);
+        assert_eq!(kept(), ["newer", "newest"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Folders that only the user who runs Berth can enter: what is kept there is believed.
+//! Folders that only the user who runs Berth can change: what is kept there is believed.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// A folder that nobody else can enter, by its handle.
+/// A folder that nobody else can change, by its handle. What Berth makes, nobody else can enter either.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
 
@@ -30,12 +30,21 @@ impl PrivateFolder {
     /// # Errors
     ///
     /// [`ErrorKind::NotFound`] where it is missing; otherwise why it can't be believed: it is a link, belongs to somebody else, or others
-    /// may enter it.
+    /// may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        private(&handle, 0o077)?;
+        private(&handle, 0o022)?;
         Ok(Self(Dir::from_std_file(File::from(handle))))
+    }
+
+    /// Whether nobody else can even enter it.
+    ///
+    /// # Errors
+    ///
+    /// What would change that.
+    pub fn check_closed(&self) -> io::Result<()> {
+        private(&self.0, 0o077)
     }
 
     /// Opens a file in it for reading.
@@ -152,17 +161,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_others_may_enter_or_a_link_leads_to_is_refused() {
+    fn a_folder_that_others_may_write_to_or_a_link_leads_to_is_refused() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().join("a/b");
         PrivateFolder::make(&path).expect("it is made");
         assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o7777, 0o700);
         symlink(&path, root.path().join("link")).expect("a link is made");
         PrivateFolder::open(&root.path().join("link")).expect_err("a link is no folder");
-        for mode in [0o750, 0o701, 0o755] {
+        for mode in [0o770, 0o702, 0o777] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode is set");
-            let error = PrivateFolder::make(&path).expect_err("others may enter").to_string();
+            let error = PrivateFolder::make(&path).expect_err("others may write").to_string();
             assert!(error.contains("chmod go-rwx"), "{error}");
+        }
+        for mode in [0o750, 0o701] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its mode is set");
+            let folder = PrivateFolder::open(&path).expect("nobody else may write");
+            folder.check_closed().expect_err("others may enter");
         }
         let missing = PrivateFolder::open(&root.path().join("none")).expect_err("there is none");
         assert_eq!(missing.kind(), ErrorKind::NotFound);

@@ -39,6 +39,8 @@ pub(crate) struct Component {
     pub(crate) on_list: &'static str,
     /// Instructions that run instead of a tool. They leave nothing on the stack.
     pub(crate) on_call: &'static str,
+    /// What its tools answer, where `on_call` comes to an end.
+    pub(crate) answer: &'static str,
     /// More fields of the core module.
     pub(crate) in_module: &'static str,
     /// More fields of the component, before everything else.
@@ -55,7 +57,15 @@ pub(crate) fn manifest(name: &str) -> Vec<u8> {
 impl Component {
     /// A harmless component: the plugin `handmade` with these tools.
     pub(crate) fn offering(offers: Vec<Offer>) -> Self {
-        Self { offers, on_list: "", on_call: "unreachable", in_module: "", in_component: "", manifests: vec![manifest("handmade")] }
+        Self {
+            offers,
+            on_list: "",
+            on_call: "unreachable",
+            answer: "",
+            in_module: "",
+            in_component: "",
+            manifests: vec![manifest("handmade")],
+        }
     }
 
     /// The bytes.
@@ -68,7 +78,8 @@ impl Component {
     }
 
     fn text(&self) -> String {
-        let image = Image::of(&self.offers);
+        let mut image = Image::of(&self.offers);
+        let answer = image.answer(self.answer);
         let mut data = String::with_capacity(image.bytes.len() * 3);
         for byte in &image.bytes {
             let _ = write!(data, "\\{byte:02x}");
@@ -85,7 +96,7 @@ impl Component {
     (global $next (mut i32) (i32.const {heap}))
     {in_module}
     (func (export "list") (result i32) {on_list} i32.const {BASE})
-    (func (export "call") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {on_call} i32.const {BASE})
+    (func (export "call") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {on_call} i32.const {answer})
     (func (export "realloc") (param i32 i32 i32 i32) (result i32)
       (local $at i32)
       (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
@@ -161,6 +172,10 @@ const BASE: u32 = 1024;
 const DEFINITION: usize = 88;
 const SUBJECT: usize = 24;
 
+/// Bytes of the answer of `call-tool` that counts, and of a part of it.
+const OUTPUT: usize = 40;
+const CONTENT: usize = 36;
+
 /// The answer of `list-tools` as it lies in memory: the canonical ABI, by hand.
 struct Image {
     bytes: Vec<u8>,
@@ -193,6 +208,15 @@ impl Image {
             image.option(at + 76, offer.meta.as_deref());
         }
         image
+    }
+
+    /// The answer of `call-tool`: no error, and one part, a text. Returns where it lies.
+    fn answer(&mut self, text: &str) -> u32 {
+        let (answer, part) = (self.room(OUTPUT), self.room(CONTENT));
+        self.put(answer + 8, BASE + part as u32);
+        self.put(answer + 12, 1);
+        self.text(part + 4, text);
+        BASE + answer as u32
     }
 
     fn room(&mut self, size: usize) -> usize {

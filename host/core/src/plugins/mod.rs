@@ -6,10 +6,11 @@
 mod approvals;
 pub(crate) mod control;
 mod folder;
+mod inspected;
 mod policies;
 mod slot;
 mod tally;
-mod watch;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,12 +20,14 @@ use std::time::Duration;
 
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
+use tokio::sync::watch;
 
 pub use approvals::{Approvals, Approved};
+pub use inspected::{Change, Difference, Inspected, ToolChange};
 pub(crate) use policies::Policies;
 pub use slot::{PluginPlace, PluginState, Waiting};
 pub(crate) use tally::Tally;
-pub(crate) use watch::Watch;
+pub(crate) use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::config::Reload;
@@ -45,6 +48,8 @@ pub(crate) struct Plugins {
     catalogue: RwLock<Arc<Catalogue>>,
     /// Held while versions are changed: one after the other.
     changing: tokio::sync::Mutex<()>,
+    /// How many catalogues there were.
+    changes: watch::Sender<u64>,
 }
 
 /// What there is to load for a name.
@@ -64,13 +69,18 @@ impl Plugins {
         let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::of(&policies.folders);
         let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Vec::new())?));
-        let (slots, changing) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing })
+        let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
+        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes })
     }
 
     /// The tools as they are now.
     pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells of every change of the plugins.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Every plugin, in the order of its tools.
@@ -214,18 +224,18 @@ impl Plugins {
         };
         let change = match candidate {
             Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
-            Err(error) => Change::Wait(Waiting::failed(None, reason_of(error))),
+            Err(error) => Verdict::Wait(Waiting::failed(None, reason_of(error))),
         };
-        let half_written = matches!(&change, Change::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
+        let half_written = matches!(&change, Verdict::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
         self.apply(&name, place, stamp, change, half_written);
         self.fall_back(&name, approved).await;
         half_written
     }
 
     /// What is to become of a version that lies there.
-    async fn consider(&self, name: &str, place: &Place, candidate: Candidate, approved: Option<&Approved>) -> Change {
+    async fn consider(&self, name: &str, place: &Place, candidate: Candidate, approved: Option<&Approved>) -> Verdict {
         let info = Arc::clone(candidate.info());
-        let failed = |reason: String| Change::Wait(Waiting::failed(Some(&info), reason));
+        let failed = |reason: String| Verdict::Wait(Waiting::failed(Some(&info), reason));
         if info.manifest.name != name {
             let real = &info.manifest.name;
             let mend = match place {
@@ -235,15 +245,15 @@ impl Plugins {
             return failed(format!("its manifest names it `{real}`; {mend}"));
         }
         if self.slots().iter().any(|slot| slot.name == name && slot.digest() == Some(&info.digest)) {
-            return Change::None;
+            return Verdict::None;
         }
         let trusted = self.policies.config.reload(name) == Reload::Trust;
         if !trusted && approved.is_none_or(|approved| approved.digest != info.digest) {
             let reason = approvals::held(name, &info, approved);
-            return Change::Wait(Waiting { held: true, ..Waiting::failed(Some(&info), reason) });
+            return Verdict::Wait(Waiting { held: true, ..Waiting::failed(Some(&info), reason) });
         }
         match self.load(name, candidate).await {
-            Ok(running) => Change::Serve(running),
+            Ok(running) => Verdict::Serve(running),
             Err(error) => failed(reason_of(error)),
         }
     }
@@ -253,7 +263,7 @@ impl Plugins {
     }
 
     /// Puts a change into effect: the new version serves from here on, or the old one goes on.
-    fn apply(&self, name: &str, place: Place, stamp: Option<Stamp>, change: Change, half_written: bool) {
+    fn apply(&self, name: &str, place: Place, stamp: Option<Stamp>, change: Verdict, half_written: bool) {
         let mut slots = self.slots();
         let index = slots.iter().position(|slot| slot.name == name).unwrap_or_else(|| {
             slots.push(Slot::new(name.to_owned(), place.clone()));
@@ -262,9 +272,9 @@ impl Plugins {
         let slot = &mut slots[index];
         (slot.place, slot.stamp) = (place, stamp);
         let waiting = match change {
-            Change::None => None,
-            Change::Wait(waiting) => Some(waiting),
-            Change::Serve(plugin) => {
+            Verdict::None => None,
+            Verdict::Wait(waiting) => Some(waiting),
+            Verdict::Serve(plugin) => {
                 let before = (slot.running.clone(), slot.generation);
                 let published = slot.serve(&plugin).and_then(|()| self.publish_of(&slots));
                 let slot = &mut slots[index];
@@ -331,6 +341,7 @@ impl Plugins {
         let missing = missing.filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone()))).collect();
         let catalogue = Arc::new(Catalogue::new(tools, missing)?);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
+        self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
@@ -340,7 +351,7 @@ impl Plugins {
 }
 
 /// What becomes of a version that lies there.
-enum Change {
+enum Verdict {
     /// It serves already.
     None,
     /// It does not serve.

@@ -1,0 +1,79 @@
+//! `berth plugin approve`.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use berth_host::text::neutral_line;
+use berth_host::{Approvals, Ask, ask_hosts};
+
+use super::Setting;
+use super::card::{Card, Differences};
+use crate::arguments::Options;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::STRONG;
+
+/// Shows what is to be approved, asks, and approves exactly what was shown.
+pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Options) -> Result<Exit, Error> {
+    let setting = Setting::of(options)?;
+    let read = || setting.candidate(name);
+    let candidate = read()?;
+    let info = std::sync::Arc::clone(candidate.info());
+    if info.manifest.name != name {
+        let real = &info.manifest.name;
+        return Err(Error::Usage(format!("the component that lies there for `{name}` names itself `{real}`, so it would not be loaded")));
+    }
+    if let Some(wanted) = digest
+        && !(wanted.len() >= 8 && info.digest.starts_with(&wanted.to_ascii_lowercase()))
+    {
+        return Err(Error::Usage(format!("the component has another digest: {}", info.digest)));
+    }
+    let mut out = anstream::stdout().lock();
+    let approvals = Approvals::of(&setting.folders);
+    if approvals.all()?.get(name).is_some_and(|approved| approved.digest == info.digest) {
+        writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
+        return Ok(Exit::Success);
+    }
+    // Read a second time, since what is inspected is used up; the digest says that it is the same.
+    let inspected = setting.inspected(read()?)?;
+    if inspected.info.digest != info.digest {
+        return Err(Error::Usage("the component has changed while it was looked at; try again".to_owned()));
+    }
+    match setting.difference(&inspected)? {
+        Some(difference) => {
+            writeln!(out, "{STRONG}{name}{STRONG:#}, since the version that was approved:\n{}", Differences(&difference))?;
+            writeln!(out, "  sha256: {}", info.digest)?;
+        }
+        None => {
+            writeln!(out, "{}\n{STRONG}Tools{STRONG:#}", Card(&info))?;
+            super::list_tools(&mut out, &inspected)?;
+        }
+    }
+    if !yes && digest.is_none() && !asked(&mut out, name)? {
+        writeln!(out, "It is not approved.")?;
+        return Ok(Exit::Denied);
+    }
+    approvals.approve(&candidate)?;
+    writeln!(out, "\nApproved. It gets what [plugins.{name}] of your configuration grants, and what changes needs to be approved anew.")?;
+    for host in ask_hosts(&setting.folders, Ask::Reload)? {
+        let state = host.plugins.iter().find(|state| state.name == name);
+        let serves = state.is_some_and(|state| state.digest.as_ref() == Some(&info.digest));
+        let reason = state.and_then(|state| state.waiting.as_ref()).map_or("it uses another configuration", |waiting| &waiting.reason);
+        match serves {
+            true => writeln!(out, "The host with process {} serves it now.", host.pid)?,
+            false => writeln!(out, "The host with process {} does not serve it: {}", host.pid, neutral_line(reason))?,
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn asked(out: &mut impl Write, name: &str) -> Result<bool, Error> {
+    if !std::io::stdin().is_terminal() {
+        let message = "nobody can be asked here: `--yes` approves what lies there, `--digest SHA256` only the component with that digest";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    write!(out, "\nApprove {name}? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

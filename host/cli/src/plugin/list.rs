@@ -1,0 +1,108 @@
+//! `berth plugin list` and `berth plugin reload`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use berth_host::config::Folders;
+use berth_host::text::{cut, neutral_line};
+use berth_host::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
+use serde_json::json;
+
+use crate::arguments::Options;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::style::{BAD, FAINT, GOOD, STRONG};
+
+/// Lists the plugins of every host that runs, and where none does, those that one would have.
+pub(super) fn list(as_json: bool, options: &Options) -> Result<Exit, Error> {
+    let hosts = ask_hosts(&Folders::from_environment()?, Ask::Plugins)?;
+    if !hosts.is_empty() {
+        return show(&hosts, as_json);
+    }
+    let plugins = host::run(options, async |host: Host| Ok(host.plugins()))?;
+    if as_json {
+        writeln!(std::io::stdout(), "{:#}", json!([{ "pid": null, "plugins": plugins }]))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    table(&mut out, &plugins)?;
+    writeln!(out, "\n{FAINT}No host runs that watches its plugins; a new one would have these.{FAINT:#}")?;
+    Ok(Exit::Success)
+}
+
+/// Has every host that runs look at its plugins again.
+pub(super) fn reload(as_json: bool) -> Result<Exit, Error> {
+    let hosts = ask_hosts(&Folders::from_environment()?, Ask::Reload)?;
+    if hosts.is_empty() && !as_json {
+        writeln!(
+            anstream::stdout(),
+            "No host runs that watches its plugins, so there is nothing to reload: each new one loads what is there."
+        )?;
+        return Ok(Exit::Success);
+    }
+    show(&hosts, as_json)
+}
+
+fn show(hosts: &[HostPlugins], as_json: bool) -> Result<Exit, Error> {
+    if as_json {
+        writeln!(std::io::stdout(), "{:#}", json!(hosts))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    for (index, host) in hosts.iter().enumerate() {
+        let gap = if index == 0 { "" } else { "\n" };
+        writeln!(out, "{gap}{STRONG}The host with process {}{STRONG:#}", host.pid)?;
+        table(&mut out, &host.plugins)?;
+    }
+    Ok(Exit::Success)
+}
+
+const HEADS: [&str; 9] = ["NAME", "VERSION", "GEN", "DIGEST", "STATE", "CALLS", "FAILED", "P50", "P99"];
+
+fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
+    let rows: Vec<[String; 9]> = plugins.iter().map(cells).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([HEADS[column].len()]).max().unwrap_or(0);
+    let widths: [usize; 9] = std::array::from_fn(width);
+    let line = |cells: &[String; 9]| {
+        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
+    for (row, plugin) in rows.iter().zip(plugins) {
+        let style = if plugin.digest.is_some() { GOOD } else { BAD };
+        // Coloured after it is padded, since colours have no width.
+        let text = line(row);
+        writeln!(out, "{}", text.replacen(plugin.word(), &format!("{style}{}{style:#}", plugin.word()), 1))?;
+        if let Some(waiting) = &plugin.waiting {
+            let version = waiting.version.as_deref().map(|version| format!("{} ", neutral_line(cut(version, 40)))).unwrap_or_default();
+            let what = if waiting.held { "held back" } else { "not loaded" };
+            writeln!(out, "  {FAINT}{version}{what}: {}{FAINT:#}", neutral_line(&waiting.reason))?;
+        }
+    }
+    Ok(())
+}
+
+fn cells(plugin: &PluginState) -> [String; 9] {
+    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), shown_time);
+    let name = if plugin.place == PluginPlace::BuiltIn { format!("{} (built in)", plugin.name) } else { plugin.name.clone() };
+    [
+        neutral_line(&name),
+        neutral_line(cut(plugin.version.as_deref().unwrap_or("-"), 40)),
+        plugin.generation.to_string(),
+        plugin.digest.as_deref().map_or("-", |digest| cut(digest, 12)).to_owned(),
+        plugin.word().to_owned(),
+        plugin.calls.to_string(),
+        plugin.failures.to_string(),
+        time(plugin.p50),
+        time(plugin.p99),
+    ]
+}
+
+fn shown_time(time: Duration) -> String {
+    match time.as_micros() {
+        micros @ 0..1000 => format!("{micros} µs"),
+        micros @ 1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        micros => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}

@@ -1,0 +1,72 @@
+//! `berth plugin`.
+
+mod approve;
+mod card;
+mod inspect;
+mod list;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_host::config::{self, Folders, Loaded};
+use berth_host::{Approvals, Candidate, Difference, HostError, Inspected};
+
+pub(crate) use self::card::{Card, Imports};
+use crate::arguments::{Options, PluginCommand};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::style::STRONG;
+
+/// Runs the command.
+pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Error> {
+    match command {
+        PluginCommand::List { json } => list::list(*json, options),
+        PluginCommand::Inspect { component, json } => inspect::inspect(component, *json, options),
+        PluginCommand::Approve { name, yes, digest } => approve::approve(name, *yes, digest.as_deref(), options),
+        PluginCommand::Reload { json } => list::reload(*json),
+    }
+}
+
+/// The tools of a component, a line each.
+fn list_tools(out: &mut impl Write, inspected: &Inspected) -> std::io::Result<()> {
+    let mut tools = inspected.tools.iter();
+    tools.try_for_each(|tool| writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::tools::summary(tool)))
+}
+
+/// What the commands look at: the configuration, and where Berth's folders are.
+struct Setting {
+    folders: Folders,
+    loaded: Loaded,
+    directory: PathBuf,
+}
+
+impl Setting {
+    fn of(options: &Options) -> Result<Self, Error> {
+        let folders = Folders::from_environment()?;
+        let loaded = config::load(&folders, &options.inputs()).map_err(HostError::from)?;
+        let directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+        Ok(Self { folders, loaded, directory })
+    }
+
+    /// The component that lies there for a plugin's name.
+    fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
+        berth_host::candidate(&self.loaded, &self.folders, &self.directory, name)
+    }
+
+    /// What a component says that it offers, asked with nothing granted.
+    fn inspected(&self, candidate: Candidate) -> Result<Inspected, HostError> {
+        host::block_on(async { Ok(Inspected::new(candidate, &self.folders).await) })
+            .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
+    }
+
+    /// How a component differs from the version that was approved. `None` where none was, or it is this very one.
+    fn difference(&self, new: &Inspected) -> Result<Option<Difference>, HostError> {
+        let (approvals, name) = (Approvals::of(&self.folders), &new.info.manifest.name);
+        let Some(approved) = approvals.all()?.remove(name).filter(|approved| approved.digest != new.info.digest) else {
+            return Ok(None);
+        };
+        let Some(old) = approvals.component(name, &approved)? else { return Ok(None) };
+        Ok(Some(Difference::between(&self.inspected(old)?, new)))
+    }
+}

@@ -1,0 +1,149 @@
+//! A host whose plugins come and go.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::{Answer, Approvals, Candidate, Host, PluginState, Request};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::watch::Receiver;
+
+use super::{Component, Offer, berth, builtin, log, shared_cache};
+
+/// How long something may take that is sure to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The folders of a host, and what is in them.
+pub(crate) struct Living {
+    root: TempDir,
+    pub(crate) folders: Folders,
+}
+
+impl Living {
+    /// Folders with an empty plugin folder.
+    pub(crate) fn new() -> Self {
+        log::keep();
+        let root = TempDir::new().expect("a temporary folder is made");
+        let path = root.path().canonicalize().expect("the folder is there");
+        let folders = Folders { cache: shared_cache(), ..Folders::inside(&path.join("berth")) };
+        fs::create_dir(path.join("work")).expect("a folder is made");
+        let living = Self { root, folders };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(living.plugins()).expect("the plugin folder is made");
+        living
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.root.path().canonicalize().expect("the folder is there")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root().join("work")
+    }
+
+    pub(crate) fn plugins(&self) -> PathBuf {
+        self.folders.data.join("plugins")
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.plugins().join(format!("{name}.wasm"))
+    }
+
+    /// Puts a component into the folder, whole at once.
+    pub(crate) fn put(&self, name: &str, component: &[u8]) {
+        let aside = self.root().join("aside");
+        fs::write(&aside, component).and_then(|()| fs::rename(&aside, self.file(name))).expect("the plugin is put into its folder");
+    }
+
+    /// Approves what lies there.
+    pub(crate) fn approve(&self, name: &str) {
+        let candidate = Candidate::file(&self.file(name)).expect("it is a component");
+        Approvals::of(&self.folders).approve(&candidate).expect("it is approved");
+    }
+
+    /// A host that looks at its plugins when it is told to.
+    pub(crate) async fn host(&self, settings: &[&str]) -> Arc<Host> {
+        self.build(settings, false).await
+    }
+
+    /// A host that keeps up by itself.
+    pub(crate) async fn watching(&self, settings: &[&str]) -> Arc<Host> {
+        self.build(settings, true).await
+    }
+
+    /// Runs the real `berth` with the same folders, and nobody to ask.
+    pub(crate) fn berth(&self, line: &[&str]) -> Output {
+        let mut command = Command::new(berth());
+        command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root()).stdin(Stdio::null());
+        command.env("BERTH_CONFIG_DIR", &self.folders.config).env("BERTH_DATA_DIR", &self.folders.data);
+        command.env("BERTH_CACHE_DIR", &self.folders.cache).output().expect("berth starts")
+    }
+
+    async fn build(&self, settings: &[&str], watch: bool) -> Arc<Host> {
+        let settings = settings.iter().map(|&setting| setting.replace("{root}", &self.root().display().to_string())).collect();
+        let loaded = config::load(&self.folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
+        let builder = Host::builder().config(loaded).folders(self.folders.clone()).working_directory(self.work());
+        let builder = builder.builtins(&[builtin("file")]).helper(berth());
+        let builder = if watch { builder.watch() } else { builder };
+        Arc::new(builder.build().await.expect("the host starts, whatever its plugins are"))
+    }
+}
+
+/// A version of a plugin, with one tool `say` that says `answer`.
+pub(crate) fn version(name: &str, version: &str, answer: &'static str) -> Component {
+    let manifest = format!(r#"{{"manifest":1,"name":"{name}","version":"{version}","description":"Says something"}}"#).into_bytes();
+    Component { on_call: "", answer, manifests: vec![manifest], ..Component::offering(vec![Offer::named("say")]) }
+}
+
+/// What a plugin says. `Err` has the message of the failure, and what to try.
+pub(crate) async fn said(host: &Host, plugin: &str) -> Result<String, String> {
+    let Answer { outcome, .. } = host.call(Request::new(format!("{plugin}__say"), json!({}))).await;
+    outcome.map(|output| output.joined_text()).map_err(|failure| {
+        let suggestion = failure.suggestion.unwrap_or_default();
+        format!("{}: {suggestion}", failure.message)
+    })
+}
+
+/// How a plugin fares.
+#[track_caller]
+pub(crate) fn state(host: &Host, plugin: &str) -> PluginState {
+    let states = host.plugins();
+    states.iter().find(|state| state.name == plugin).unwrap_or_else(|| panic!("{plugin} is not among {states:?}")).clone()
+}
+
+/// Why a plugin's latest version does not serve.
+#[track_caller]
+pub(crate) fn waiting(host: &Host, plugin: &str) -> String {
+    state(host, plugin).waiting.expect("a version waits").reason
+}
+
+/// Waits until the plugins of a host are as they are sure to become.
+pub(crate) async fn until(host: &Host, what: &str, holds: impl Fn() -> bool) {
+    let mut changes = host.changes();
+    while !holds() {
+        changed(&mut changes, what).await;
+    }
+}
+
+/// Waits until a plugin says what it is sure to; `None`: until it is gone.
+pub(crate) async fn until_says(host: &Host, plugin: &str, what: Option<&str>) {
+    let mut changes = host.changes();
+    while said(host, plugin).await.as_deref().ok() != what {
+        changed(&mut changes, &format!("{plugin} says {what:?}")).await;
+    }
+}
+
+async fn changed(changes: &mut Receiver<u64>, what: &str) {
+    let changed = tokio::time::timeout(PATIENCE, changes.changed()).await;
+    changed.unwrap_or_else(|_| panic!("it never came to this: {what}")).expect("the host lives");
+}
+
+/// How often files below `folder` are mapped into this process.
+pub(crate) fn mappings_below(folder: &Path) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").expect("a process sees its own memory");
+    maps.lines().filter(|line| line.contains(&folder.display().to_string())).count()
+}
