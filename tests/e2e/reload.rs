@@ -250,6 +250,25 @@ fn links_and_what_is_no_file_are_not_loaded() {
 }
 
 #[test]
+fn a_named_component_that_others_may_write_is_not_trusted() {
+    run(async {
+        let living = Living::new();
+        let file = living.root().join("word.wasm");
+        fs::write(&file, version("word", "1.0.0", "one").encode()).expect("a plugin is written");
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("its mode is set");
+        let settings = ["plugins.word.path=\"{root}/word.wasm\"", "plugins.word.reload=trust"];
+        let host = living.host(&settings).await;
+        assert!(said(&host, "word").await.is_err());
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("its mode is set");
+        host.reload_plugins().await;
+        assert_eq!(said(&host, "word").await.as_deref(), Ok("one"));
+        // Without trust it is the digest that counts, not who may write the file.
+        let host = living.host(&settings[..1]).await;
+        assert!(state(&host, "word").waiting.is_some_and(|waiting| waiting.held));
+    });
+}
+
+#[test]
 fn a_folder_that_is_swapped_for_a_link_is_not_followed() {
     run(async {
         let living = Living::new();

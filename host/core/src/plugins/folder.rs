@@ -54,11 +54,16 @@ impl PluginFolder {
 }
 
 /// Opens a component that the configuration names. Its folder is the operator's business; links are followed, since the operator wrote
-/// the path.
-pub(super) fn open_named(path: &Path) -> Result<(File, Stamp), String> {
+/// the path. `trusted`: whatever is there will be loaded, so nobody else may be able to write it.
+pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, Stamp), String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
     let stamp = Stamp::of(&file).ok_or("it is not a file")?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
+    let others = stat.st_mode & 0o022 != 0 || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
+    if trusted && others {
+        return Err("others may write to it, so `reload = \"trust\"` would trust them; `chown` it, `chmod go-w` it, or approve it".into());
+    }
     Ok((file.into(), stamp))
 }
 

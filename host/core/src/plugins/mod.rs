@@ -156,7 +156,7 @@ impl Plugins {
     /// Every plugin that the configuration or the folder has a file for.
     fn found(&self) -> Vec<Found> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
-            let file = folder::open_named(&path);
+            let file = folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
             Found { name, place: Place::Named(path), file }
         });
         let mut all: Vec<Found> = named.collect();
