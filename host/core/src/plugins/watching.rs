@@ -13,7 +13,7 @@ use super::control::{Ask, Listener};
 use super::{PluginState, Plugins};
 
 /// How long nothing has to change before a change counts as complete: whoever copies a file changes it many times.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(50);
 
 /// How long changes may go on before they are looked at nevertheless.
 const RESTLESS: Duration = Duration::from_secs(1);
