@@ -25,7 +25,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
         ConfigCommand::Check { file } => {
             let inputs = match file {
                 Some(file) => Inputs { file: Some(file), ..Inputs::default() },
-                None => options.inputs(),
+                None => options.inputs()?,
             };
             check(&inputs)
         }
@@ -34,7 +34,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
 
 fn show(options: &Options, as_json: bool) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let loaded = config::load(&folders, &options.inputs()).map_err(berth_host::HostError::from)?;
+    let loaded = config::load(&folders, &options.inputs()?).map_err(berth_host::HostError::from)?;
     let entries = loaded.entries();
     if as_json {
         let entries: Vec<Value> =

@@ -10,22 +10,22 @@ use crate::error::Error;
 
 impl Options {
     /// What the command line and the environment say about the configuration.
-    pub(crate) fn inputs(&self) -> Inputs {
+    pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
         let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
         let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));
-        Inputs {
+        Ok(Inputs {
             file: self.config.clone(),
             settings: self.set.clone(),
             allow: read_write.chain(read).collect(),
-            ..Inputs::from_environment()
-        }
+            ..Inputs::from_environment()?
+        })
     }
 }
 
 /// Builds the host that `options` ask for and does something with it.
 pub(crate) fn run<T>(options: &Options, work: impl AsyncFnOnce(Host) -> Result<T, Error>) -> Result<T, Error> {
     let folders = Folders::from_environment()?;
-    let loaded = config::load(&folders, &options.inputs()).map_err(HostError::from)?;
+    let loaded = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
     block_on(async {
         let host = build(options, folders, loaded).await?;
         work(host).await

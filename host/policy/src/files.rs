@@ -43,18 +43,20 @@ pub struct OwnFolder {
 pub struct PathGlobs {
     set: GlobSet,
     patterns: Vec<String>,
+    /// For each pattern, where it stands.
+    places: Vec<String>,
     /// For each glob of the set, its pattern.
     origin: Vec<usize>,
-    place: String,
 }
 
 impl PathGlobs {
-    /// Compiles `patterns`. `place` says where they stand.
+    /// Compiles patterns, each with the place where it stands.
     ///
     /// # Errors
     ///
     /// The first pattern that is no glob, with the engine's explanation.
-    pub fn new(patterns: &[String], place: impl Into<String>) -> Result<Self, String> {
+    pub fn new(patterns: Vec<(String, String)>) -> Result<Self, String> {
+        let (patterns, places): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
         let mut set = GlobSetBuilder::new();
         let mut origin = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
@@ -77,7 +79,7 @@ impl PathGlobs {
             }
         }
         let set = set.build().map_err(|error| error.to_string())?;
-        Ok(Self { set, patterns: patterns.to_vec(), origin, place: place.into() })
+        Ok(Self { set, patterns, places, origin })
     }
 
     /// Whether there is no glob.
@@ -234,7 +236,7 @@ impl FileRules {
         };
         let glob = |key: &str, globs: &PathGlobs, index: usize| {
             let pattern = &globs.patterns[index];
-            (format!("{key} = \"{pattern}\""), globs.place.clone(), format!("To allow it, take \"{pattern}\" out of `{key}`."))
+            (format!("{key} = \"{pattern}\""), globs.places[index].clone(), format!("To allow it, take \"{pattern}\" out of `{key}`."))
         };
         let (rule, place, remedy) = match refusal {
             Refusal::Outside => {
@@ -261,7 +263,7 @@ impl FileRules {
             Refusal::DenyWrite(index) => glob("deny_write", &self.deny_write, index),
             Refusal::NotInAllowRead => (
                 "allow_read, which has no match".to_owned(),
-                self.allow_read.place.clone(),
+                self.allow_read.places.first().cloned().unwrap_or_default(),
                 format!("To allow it, add {path:?} to `allow_read`."),
             ),
             Refusal::GrantRoot(index) => {
@@ -318,8 +320,8 @@ mod tests {
     use super::*;
 
     fn globs(patterns: &[&str]) -> PathGlobs {
-        let patterns: Vec<String> = patterns.iter().map(|p| (*p).to_owned()).collect();
-        PathGlobs::new(&patterns, "[tools.file]").expect("globs compile")
+        let patterns = patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
+        PathGlobs::new(patterns.collect()).expect("globs compile")
     }
 
     fn grant(path: &str, access: Access) -> Grant {
@@ -454,7 +456,7 @@ mod tests {
 
     #[test]
     fn bad_globs_are_explained() {
-        let error = PathGlobs::new(&["a[".to_owned()], "x").expect_err("not a glob");
+        let error = PathGlobs::new(vec![("a[".to_owned(), "x".to_owned())]).expect_err("not a glob");
         assert!(error.contains("a["), "{error}");
     }
 }

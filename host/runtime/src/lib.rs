@@ -44,7 +44,7 @@ use crate::engine::Engine;
 /// What a runtime needs to know.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
-    /// Calls that may run at a time. 0: eight for each processor, at least 16.
+    /// Calls that may run at a time. 0: [`automatic_concurrency`].
     pub concurrency: usize,
     /// The most memory that any plugin's calls are granted, in bytes.
     pub memory: usize,
@@ -52,6 +52,12 @@ pub struct RuntimeConfig {
     pub cache: Option<PathBuf>,
     /// The program that compiles what is not built in: one whose `main` begins with [`helper_hook`]. None: this program, where it does.
     pub helper: Option<PathBuf>,
+}
+
+/// Calls that run at a time where nobody says how many: eight for each processor, at least 16.
+pub fn automatic_concurrency() -> usize {
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    (processors * 8).max(16)
 }
 
 /// The engine and what all plugins share. It lives as long as any plugin that it loaded.
@@ -71,8 +77,7 @@ impl Runtime {
     ///
     /// [`HostError::Engine`] where this machine can't run it.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        let concurrency = if config.concurrency == 0 { (processors * 8).max(16) } else { config.concurrency };
+        let concurrency = if config.concurrency == 0 { automatic_concurrency() } else { config.concurrency };
         let helper = config.helper.or_else(compile::own_helper);
         Ok(Arc::new(Self {
             engine: Engine::new(concurrency, config.memory)?,

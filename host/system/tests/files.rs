@@ -85,8 +85,8 @@ fn open(grants: Vec<(PathBuf, Access)>, inside: &Path) -> Arc<Grants> {
     let grants = grants.into_iter().map(|(path, access)| Grant { path, access, place: "[tools.file]".into() }).collect();
     let own = vec![OwnFolder { path: inside.join("own"), secret: true }, OwnFolder { path: inside.join("later/own"), secret: true }];
     let globs = |patterns: &[&str]| {
-        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
-        PathGlobs::new(&patterns, "[tools.file]").expect("globs")
+        let patterns = patterns.iter().map(|pattern| ((*pattern).to_owned(), "[tools.file]".to_owned()));
+        PathGlobs::new(patterns.collect()).expect("globs")
     };
     let opened = Grants::open(grants, own, |rules| rules.with_globs(globs(&["secrets/**", ".env"]), globs(&[]), globs(&["locked/**"])));
     Arc::new(opened.expect("granted"))

@@ -44,7 +44,7 @@ struct Setting {
 impl Setting {
     fn of(options: &Options) -> Result<Self, Error> {
         let folders = Folders::from_environment()?;
-        let loaded = config::load(&folders, &options.inputs()).map_err(HostError::from)?;
+        let loaded = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
         let directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
         Ok(Self { folders, loaded, directory })
     }

@@ -64,6 +64,11 @@ impl Leaf {
 
 /// What `leaves` come to, the later ones winning.
 pub(super) fn merge(leaves: &[Leaf]) -> Result<Config, String> {
+    Config::deserialize(Value::Table(document(leaves)?)).map_err(|error| error.message().to_owned())
+}
+
+/// The same as it would stand in one file.
+pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
     let mut root = toml::Table::new();
     for leaf in leaves {
         let Some((last, tables)) = leaf.path.split_last() else { continue };
@@ -79,7 +84,7 @@ pub(super) fn merge(leaves: &[Leaf]) -> Result<Config, String> {
         }
         table.insert(last.clone(), leaf.value.clone());
     }
-    Config::deserialize(Value::Table(root)).map_err(|error| error.message().to_owned())
+    Ok(root)
 }
 
 fn nested(path: &[String], value: Value) -> Value {

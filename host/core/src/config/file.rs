@@ -1,11 +1,13 @@
-//! The user's `berth.toml`: who may have written it, and what it says.
+//! A `berth.toml`: who may have written it, and what it says.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use berth_contract::text::cut;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -16,8 +18,8 @@ use super::{Problem, Source};
 /// More than anybody writes by hand, and little enough to be read without a thought.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Values in a file, the elements of lists included. Each is checked on its own, which takes a moment.
-const MAX_VALUES: usize = 4096;
+/// Values in the user's file, the elements of lists included. Each is checked on its own, which takes a moment.
+pub(super) const MAX_VALUES: usize = 4096;
 
 /// Problems that are told of one file. Who has more to mend will come back.
 const MAX_PROBLEMS: usize = 100;
@@ -25,34 +27,80 @@ const MAX_PROBLEMS: usize = 100;
 /// Bytes of a line that are shown with a problem.
 const MAX_EXCERPT: usize = 160;
 
-/// Reads a configuration file. `None` if there is none.
-pub(super) fn read(path: &Path) -> Result<Option<String>, Problem> {
-    let problem = |message: String| Problem::new(Source::File { path: path.to_owned(), line: 1 }, message);
-    // Not blocking: opening a FIFO would wait for somebody to write into it.
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = match OpenOptions::new().read(true).custom_flags(nonblocking).open(path) {
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// Device and inode: what the file is, whatever its name.
+    pub(super) identity: (u64, u64),
+}
+
+/// Reads the user's configuration file. `None` if there is none.
+pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
+    let problem = |message: String| Problem::new(start(path), message);
+    let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(problem(format!("can't be opened: {error}"))),
     };
-    trusted(&file, path).map_err(problem)?;
+    let status = regular(&file).map_err(problem)?;
+    believed(&status, path).map_err(problem)?;
+    text(file, &status).map(Some).map_err(problem)
+}
+
+/// Reads the file of the working directory. `None` if there is none, or if it is the `other` one, which was read already. Who may write it
+/// doesn't matter: it can only narrow, or was seen by the user as it is.
+pub(super) fn read_unbelieved(path: &Path, other: Option<(u64, u64)>) -> Result<Option<Text>, Problem> {
+    let problem = |message: String| Problem::new(start(path), message);
+    let file = match open(path, OFlags::NOFOLLOW) {
+        Ok(file) => file,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            let leads_to_the_other = std::fs::metadata(path).is_ok_and(|status| Some((status.dev(), status.ino())) == other);
+            let message = "is a link, which is not followed in the working directory; put the file itself there, or remove it";
+            return if leads_to_the_other { Ok(None) } else { Err(problem(message.to_owned())) };
+        }
+        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+    };
+    let status = regular(&file).map_err(problem)?;
+    if Some((status.dev(), status.ino())) == other {
+        return Ok(None);
+    }
+    text(file, &status).map(Some).map_err(problem)
+}
+
+fn start(path: &Path) -> Source {
+    Source::File { path: path.to_owned(), line: 1 }
+}
+
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn open(path: &Path, flags: OFlags) -> std::io::Result<File> {
+    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    OpenOptions::new().read(true).custom_flags((flags | OFlags::NONBLOCK).bits().cast_signed()).open(path)
+}
+
+/// Asked of the open file: a name could be given to another file meanwhile.
+fn regular(file: &File) -> Result<Metadata, String> {
+    let status = file.metadata().map_err(|error| format!("can't be examined: {error}"))?;
+    if status.is_file() { Ok(status) } else { Err("is not a regular file".to_owned()) }
+}
+
+fn text(file: File, status: &Metadata) -> Result<Text, String> {
     let mut text = String::new();
     match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
-        Ok(_) if text.len() as u64 > MAX_BYTES => Err(problem("is larger than 1 MiB, which no configuration is".to_owned())),
-        Ok(_) => Ok(Some(text)),
-        Err(error) => Err(problem(format!("can't be read: {error}"))),
+        Ok(_) if text.len() as u64 > MAX_BYTES => Err("is larger than 1 MiB, which no configuration is".to_owned()),
+        Ok(_) => Ok(Text { text, identity: (status.dev(), status.ino()) }),
+        Err(error) => Err(format!("can't be read: {error}")),
     }
 }
 
-/// Who can write the configuration can grant anything, so nobody but the user and root may. Asked of the open file: a name could be
-/// given to another file meanwhile.
-fn trusted(file: &File, path: &Path) -> Result<(), String> {
-    let status = file.metadata().map_err(|error| format!("can't be examined: {error}"))?;
+/// Who can write the configuration can grant anything, so nobody but the user and root may.
+fn believed(status: &Metadata, path: &Path) -> Result<(), String> {
     let user = rustix::process::geteuid().as_raw();
     let shown = path.display();
-    if !status.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
     if status.uid() != user && status.uid() != 0 {
         return Err(format!("belongs to user {}, neither you nor root; if you trust it: chown {user} '{shown}'", status.uid()));
     }
@@ -62,8 +110,8 @@ fn trusted(file: &File, path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The values in `text` and what is wrong with them, in the order of the lines.
-pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
+/// The values in `text`, at most `max_values`, and what is wrong with them, in the order of the lines.
+pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, Vec<Problem>) {
     let line_ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     let line = |offset: usize| 1 + line_ends.partition_point(|end| *end < offset);
     let at = |offset: usize| Source::File { path: path.to_owned(), line: line(offset) };
@@ -77,8 +125,8 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Leaf>, Vec<Problem>) {
     if problems.is_empty() {
         walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
         let values: usize = leaves.iter().map(|leaf| 1 + leaf.elements.len()).sum();
-        if values > MAX_VALUES {
-            problems = vec![Problem::new(at(0), format!("has {values} values; no configuration needs more than {MAX_VALUES}"))];
+        if values > max_values {
+            problems = vec![Problem::new(at(0), format!("has {values} values; no configuration needs more than {max_values}"))];
         } else {
             problems.extend(leaves.iter().flat_map(Leaf::problems));
         }

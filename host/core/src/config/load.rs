@@ -2,18 +2,21 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use berth_contract::HostError;
 use berth_contract::text::neutral_line;
 use serde_json::Value;
 
 use super::check::{Leaf, merge};
 use super::keys::dotted;
-use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Source, file, variables};
+use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Project, Source, file, project, variables};
 
 /// What the operator says beside the user's file.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// A file to read instead of the user's own; it has to exist.
     pub file: Option<PathBuf>,
+    /// The directory whose `berth.toml` may narrow what the user's says. None: no such file is read.
+    pub working_directory: Option<PathBuf>,
     /// Environment variables; those that do not begin with `BERTH_` are passed over.
     pub variables: Vec<(OsString, OsString)>,
     /// `key=value` each, the key dotted and the value TOML or a bare text.
@@ -23,9 +26,14 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The variables of this process, and nothing else.
-    pub fn from_environment() -> Self {
-        Self { variables: std::env::vars_os().collect(), ..Self::default() }
+    /// The variables and the working directory of this process, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] where there is no working directory any more.
+    pub fn from_environment() -> Result<Self, HostError> {
+        let working_directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+        Ok(Self { working_directory: Some(working_directory), variables: std::env::vars_os().collect(), ..Self::default() })
     }
 }
 
@@ -34,8 +42,10 @@ impl Inputs {
 pub struct Loaded {
     /// What holds.
     pub config: Config,
-    /// The file that was read, if there was one.
+    /// The user's file, if there was one.
     pub file: Option<PathBuf>,
+    /// The working directory's file, if there was one, and what became of it.
+    pub project: Option<Project>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
 }
@@ -53,13 +63,13 @@ pub struct Entry {
     pub elements: Vec<Source>,
 }
 
-/// Reads the user's file, or the one that `inputs` names instead, and puts `inputs` over it.
+/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's narrow it, and puts `inputs` over it.
 ///
 /// # Errors
 ///
 /// Everything that is wrong with any of them.
 pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
-    let (mut leaves, mut problems) = (Vec::new(), Vec::new());
+    let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
     let text = file::read(&path)?;
     if let (Some(missing), None) = (&inputs.file, &text) {
@@ -67,17 +77,27 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
         return Err(Problem::new(source, "there is no such file").into());
     }
     if let Some(text) = &text {
-        let (found, wrong) = file::parse(&path, text);
+        let (found, wrong) = file::parse(&path, &text.text, file::MAX_VALUES);
         leaves.extend(found);
         problems.extend(wrong);
     }
 
+    let mut proposal = None;
+    if let Some(directory) = &inputs.working_directory {
+        let missing = |error: std::io::Error| Problem::new(Source::Default, format!("{}: {error}", directory.display()));
+        let directory = directory.canonicalize().map_err(missing)?;
+        match project::read(&directory, text.as_ref().map(|text| text.identity)) {
+            Ok(found) => proposal = found,
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+
     let (found, wrong) = variables::from_environment(&inputs.variables);
-    leaves.extend(found);
+    operator.extend(found);
     problems.extend(wrong);
     for setting in &inputs.settings {
         match variables::from_setting(setting) {
-            Ok(leaf) => leaves.push(leaf),
+            Ok(leaf) => operator.push(leaf),
             Err(wrong) => problems.extend(wrong),
         }
     }
@@ -85,14 +105,35 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
         return Err(Problems(problems));
     }
 
-    let config = merge(&leaves).map_err(|message| Problem::new(Source::Default, message))?;
-    let mut loaded = Loaded { config, file: text.map(|_| path), sources: sources(&leaves) };
+    let project = match proposal {
+        None => None,
+        Some(proposal) => {
+            let base = Loaded::of(&[leaves.as_slice(), &operator].concat())?;
+            let (project, narrower) = project::settle(proposal, &base, folders).map_err(Problems)?;
+            leaves.extend(narrower);
+            Some(project)
+        }
+    };
+    leaves.extend(operator);
+    let mut loaded = Loaded { file: text.map(|_| path), project, ..Loaded::of(&leaves)? };
     problems.extend(inputs.allow.iter().filter_map(|(path, access)| loaded.allow(path, *access).err()));
     problems.extend(loaded.problems());
     if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
 }
 
 impl Loaded {
+    /// What `leaves` say, the later ones winning.
+    pub(super) fn of(leaves: &[Leaf]) -> Result<Self, Problems> {
+        let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
+        Ok(Self { config, sources: sources(leaves), ..Self::default() })
+    }
+
+    /// The same if nothing is wrong with it.
+    pub(super) fn checked(self) -> Result<Self, Problems> {
+        let problems = self.problems();
+        if problems.is_empty() { Ok(self) } else { Err(Problems(problems)) }
+    }
+
     /// Where the value of a dotted key came from; of an element of a list, `key.0`.
     pub fn source(&self, key: &str) -> Source {
         if let Some(source) = self.sources.get(key) {

@@ -1,9 +1,9 @@
 //! The operator's configuration: what it may say, where it comes from, and what it comes to.
 //!
-//! Sources, the later ones winning key by key: the defaults, the user's `berth.toml`, `BERTH_*` variables, `--set`; `--allow` and
-//! `--allow-read` add to `tools.file.allowed_paths`. A `berth.toml` in the working directory is not read. Nothing is guessed: an unknown
-//! key, a wrong type or a file that others may write ends the start with every problem named, since a setting that silently fell back to
-//! its default might have been the one that protects something.
+//! Sources, the later ones winning key by key: the defaults, the user's `berth.toml`, the working directory's, `BERTH_*` variables, `--set`;
+//! `--allow` and `--allow-read` add to `tools.file.allowed_paths`. The working directory's file only narrows, by a rule for each key, unless
+//! the user trusts it. Nothing is guessed: an unknown key, a wrong type or a file that others may write ends the start with every problem
+//! named, since a setting that silently fell back to its default might have been the one that protects something.
 //!
 //! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where each value came from.
 
@@ -13,9 +13,12 @@ mod file;
 mod folders;
 mod keys;
 mod load;
+mod narrow;
 mod paths;
 mod policy;
 mod problem;
+mod project;
+mod rule;
 mod source;
 mod types;
 mod variables;
@@ -23,9 +26,11 @@ mod variables;
 pub use bounded::Bounded;
 pub use folders::Folders;
 pub use load::{Entry, Inputs, Loaded, load};
+pub use narrow::Ignored;
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
+pub use project::{Project, Standing, forget, trusted};
 pub use source::Source;
 pub use types::{Config, FileTools, Limits, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 

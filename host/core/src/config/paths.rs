@@ -19,7 +19,7 @@ pub struct AllowedPath {
 }
 
 /// What may be done below a granted directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum PathAccess {
@@ -125,7 +125,7 @@ impl PathGlob {
         if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
             return Err(format!("`{pattern}`: the home of another user can't be named with `~`; write the path in full"));
         }
-        PathGlobs::new(std::slice::from_ref(&pattern), "")?;
+        PathGlobs::new(vec![(pattern.clone(), String::new())])?;
         Ok(Self(pattern))
     }
 

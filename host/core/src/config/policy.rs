@@ -96,8 +96,12 @@ impl Loaded {
     fn file_policy(&self, key: &str, paths: &[AllowedPath], folders: &Folders, base: &Path) -> Result<FilePolicy, HostError> {
         let file = &self.config.tools.file;
         let globs = |key: &str, globs: &[PathGlob]| {
-            let patterns: Vec<String> = globs.iter().flat_map(|glob| spellings(glob.as_str(), folders)).collect();
-            PathGlobs::new(&patterns, self.place(key)).map_err(|message| Problems::from(Problem::new(self.source(key), message)))
+            let with_place = |(index, glob): (usize, &PathGlob)| {
+                let place = self.place(&format!("{key}.{index}"));
+                spellings(glob.as_str(), folders).into_iter().map(move |pattern| (pattern, place.clone())).collect::<Vec<_>>()
+            };
+            PathGlobs::new(globs.iter().enumerate().flat_map(with_place).collect())
+                .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
         };
         Ok(FilePolicy {
             grants: self.grants(key, paths, folders, base)?,
@@ -142,7 +146,7 @@ fn same_origin(a: &Source, b: &Source) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
+pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
     match (&folders.home, path.strip_prefix('~')) {
         (Some(home), Some(rest)) => home.join(rest.trim_start_matches('/')),
         _ => base.join(path),

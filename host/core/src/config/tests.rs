@@ -7,6 +7,9 @@ use berth_policy::files::{FileRules, Kind};
 
 use super::*;
 
+mod narrowing;
+mod trusting;
+
 /// A folder of its own for each test: the user's folders, a home and a working directory.
 struct Scene {
     _root: tempfile::TempDir,
@@ -18,8 +21,8 @@ impl Scene {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         let path = root.path().canonicalize().expect("it is there");
-        let folders = Folders { home: Some(path.join("home")), ..Folders::inside(&path.join("own")) };
-        for folder in ["own/config", "home/notes", "work/src"] {
+        let folders = Folders { home: Some(path.join("own-home")), ..Folders::inside(&path.join("own")) };
+        for folder in ["own/config", "own-home/notes", "work/src"] {
             fs::create_dir_all(path.join(folder)).expect("folders are made");
         }
         Self { _root: root, folders, work: path.join("work") }
@@ -35,6 +38,17 @@ impl Scene {
     fn load(&self, text: &str) -> Loaded {
         self.write(text);
         load(&self.folders, &Inputs::default()).expect("the configuration is right")
+    }
+
+    /// The configuration with a file in the working directory beside the user's.
+    fn load_with(&self, user: &str, project: &str) -> Loaded {
+        self.write(user);
+        fs::write(self.work.join("berth.toml"), project).expect("the file is written");
+        self.load_there(&[]).unwrap_or_else(|problems| panic!("{project}: {problems}"))
+    }
+
+    fn load_there(&self, settings: &[&str]) -> Result<Loaded, Problems> {
+        load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..inputs(&[], settings) })
     }
 
     #[track_caller]
@@ -199,14 +213,6 @@ fn what_is_no_file_of_sensible_size_is_refused() {
 }
 
 #[test]
-fn a_file_in_the_working_directory_is_not_read() {
-    let scene = Scene::new();
-    fs::write(scene.work.join("berth.toml"), "nonsense").expect("the file is written");
-    let loaded = load(&scene.folders, &Inputs::default()).expect("nothing was read");
-    assert_eq!(loaded.config, Config::default());
-}
-
-#[test]
 fn variables_take_toml_and_bare_texts() {
     let scene = Scene::new();
     scene.write("[plugins.my-tool]\npath = \"a.wasm\"\n");
@@ -261,7 +267,7 @@ fn variables_and_settings_that_are_wrong_say_what_was_meant() {
 fn flags_add_grants_and_may_widen_what_the_file_says() {
     let scene = Scene::new();
     scene.write("[tools.file]\nallowed_paths = [\".\", { path = \"~/notes\", access = \"read\" }]\n");
-    let notes = scene.work.parent().expect("a parent").join("home/notes");
+    let notes = scene.work.parent().expect("a parent").join("own-home/notes");
     let access = |allow: Vec<(PathBuf, PathAccess)>| {
         let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() }).expect("the configuration is right");
         let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
@@ -347,8 +353,8 @@ fn globs_reach_what_they_mean_through_links_and_the_home() {
     let read = |path: &Path| rules.decide(path, Kind::Other, Access::Read).is_ok();
     assert!(!read(&scene.work.join("src/a.key")));
     assert!(read(&scene.work.join("src/a.rs")));
-    assert!(!read(&real.join("home/notes/today")));
-    assert!(read(&real.join("home/other")));
+    assert!(!read(&real.join("own-home/notes/today")));
+    assert!(read(&real.join("own-home/other")));
     assert!(rules.decide(&scene.work.join(".git/hooks/x"), Kind::Other, Access::Write).is_err());
 }
 

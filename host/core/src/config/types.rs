@@ -4,6 +4,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rule::{Rule, rules};
 use super::{AllowedPath, Bounded, PathAccess, PathGlob};
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
@@ -18,6 +19,8 @@ pub struct Config {
     /// Plugins that are not built in, by the name that stands before `__` in the names of their tools: at most 24 of `[a-z0-9-]`, a letter first.
     pub plugins: BTreeMap<String, Plugin>,
 }
+
+rules!(Config { tools: Rule::Table(Tools::RULES), plugin_folder: Rule::Table(PluginFolder::RULES), plugins: Rule::Named(Plugin::RULES) });
 
 /// What holds for all tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +38,14 @@ pub struct Tools {
     /// What file tools may reach.
     pub file: FileTools,
 }
+
+rules!(Tools {
+    call: Rule::Smaller,
+    max_call: Rule::Smaller,
+    max_concurrent: Rule::SmallerOrAutomatic,
+    limits: Rule::Table(Limits::RULES),
+    file: Rule::Table(FileTools::RULES),
+});
 
 impl Default for Tools {
     fn default() -> Self {
@@ -77,6 +88,14 @@ pub struct Limits {
     pub handles: Bounded<16, 4096>,
 }
 
+rules!(Limits {
+    cpu_secs: Rule::Smaller,
+    memory_mib: Rule::Smaller,
+    result_mib: Rule::Smaller,
+    written_mib: Rule::Smaller,
+    handles: Rule::Smaller,
+});
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -104,6 +123,8 @@ pub struct FileTools {
     pub deny_write: Vec<PathGlob>,
 }
 
+rules!(FileTools { allowed_paths: Rule::Directories, deny_read: Rule::Adds, allow_read: Rule::Restricts, deny_write: Rule::Adds });
+
 impl Default for FileTools {
     fn default() -> Self {
         Self {
@@ -126,6 +147,8 @@ pub struct PluginFolder {
     /// What happens to a plugin that is new there or has changed.
     pub reload: Reload,
 }
+
+rules!(PluginFolder { path: Rule::Ignored, reload: Rule::Approve });
 
 /// What happens to a component that nobody has approved yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -159,6 +182,14 @@ pub struct Plugin {
     pub limits: PluginLimits,
 }
 
+rules!(Plugin {
+    path: Rule::Ignored,
+    reload: Rule::Approve,
+    replaces: Rule::Ignored,
+    allowed_paths: Rule::Directories,
+    limits: Rule::Table(PluginLimits::RULES),
+});
+
 /// What one call of a plugin may use; a key that is absent counts as in `[tools.limits]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -181,6 +212,14 @@ pub struct PluginLimits {
     pub handles: Option<Bounded<16, 4096>>,
 }
 
+rules!(PluginLimits {
+    cpu_secs: Rule::Smaller,
+    memory_mib: Rule::Smaller,
+    result_mib: Rule::Smaller,
+    written_mib: Rule::Smaller,
+    handles: Rule::Smaller,
+});
+
 impl PluginLimits {
     /// The limits of the plugin, over those of all tools.
     pub fn over(self, all: Limits) -> Limits {
@@ -190,6 +229,18 @@ impl PluginLimits {
             result_mib: self.result_mib.unwrap_or(all.result_mib),
             written_mib: self.written_mib.unwrap_or(all.written_mib),
             handles: self.handles.unwrap_or(all.handles),
+        }
+    }
+}
+
+impl From<Limits> for PluginLimits {
+    fn from(Limits { cpu_secs, memory_mib, result_mib, written_mib, handles }: Limits) -> Self {
+        Self {
+            cpu_secs: Some(cpu_secs),
+            memory_mib: Some(memory_mib),
+            result_mib: Some(result_mib),
+            written_mib: Some(written_mib),
+            handles: Some(handles),
         }
     }
 }

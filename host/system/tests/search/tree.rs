@@ -58,8 +58,8 @@ impl Tree {
     /// Only `below` may be read, less `deny_read`, and only `allow_read` where that is given.
     pub(crate) fn view_of(&self, below: &str, deny_read: &[&str], allow_read: &[&str]) -> FileView {
         let globs = |globs: &[&str]| {
-            let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
-            PathGlobs::new(&globs, "the test").expect("globs")
+            let globs = globs.iter().map(|glob| ((*glob).to_owned(), "the test".to_owned()));
+            PathGlobs::new(globs.collect()).expect("globs")
         };
         let grant = Grant { path: self.root.join(below), access: Access::Read, place: "the test".to_owned() };
         let (deny_read, allow_read) = (globs(deny_read), globs(allow_read));

@@ -1,0 +1,356 @@
+//! What counts of the working directory's `berth.toml` beside the operator's configuration, and what doesn't.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use berth_contract::text::{cut, neutral_line};
+use berth_system::files::real_or_given;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::check::{Leaf, document};
+use super::keys::dotted;
+use super::policy::expand;
+use super::rule::{Rule, rule};
+use super::{AllowedPath, Bounded, Config, FileTools, Folders, Loaded, PathAccess, Problem, Source};
+
+/// Bytes of a stranger's value that a notice shows.
+const MAX_SHOWN: usize = 80;
+
+/// A key of the working directory's `berth.toml` that would widen what is granted, and so is not followed, or only in part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ignored {
+    /// The dotted key.
+    pub key: String,
+    /// Where it stands.
+    pub source: Source,
+    /// What holds without that file; null where nothing is said.
+    pub current: Value,
+    /// What the file asks for.
+    pub proposed: Value,
+    /// Why it is ignored, or which part of it.
+    pub reason: String,
+}
+
+/// One line, without anything that could steer a terminal.
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(&self.reason))
+    }
+}
+
+/// What the file comes to.
+#[derive(Debug, Default)]
+pub(super) struct Narrowed {
+    /// The values that count, between those of the operator's file and of the operator's variables.
+    pub(super) leaves: Vec<Leaf>,
+    /// What would widen.
+    pub(super) ignored: Vec<Ignored>,
+}
+
+/// Where the paths of a configuration begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bases<'a> {
+    pub(super) folders: &'a Folders,
+    /// A real path.
+    pub(super) working_directory: &'a Path,
+}
+
+/// Sees what of `proposed` is narrower than `base`, everything that the operator says: by file, variables and settings. The variables too,
+/// since a key that is lower than in the file may be higher than what a variable makes of the key from which it is inherited.
+///
+/// # Errors
+///
+/// What in the file can't be right, whoever wrote it.
+pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>) -> Result<Narrowed, Vec<Problem>> {
+    let current = serde_json::to_value(effective(base)).unwrap_or_default();
+    let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
+    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) = proposed.iter().partition(|leaf| is_known(&leaf.path, base));
+    for leaf in known {
+        let Some(rule) = rule(&leaf.path) else { continue };
+        let step = Step { leaf, base, bases, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
+        match step.follow(rule) {
+            Ok(outcome) => {
+                narrowed.leaves.extend(outcome.leaf);
+                narrowed.ignored.extend(outcome.why_not.map(|reason| step.ignored(reason)));
+            }
+            Err(found) => problems.extend(found),
+        }
+    }
+    narrowed.ignored.extend(new_tables(&strange));
+    if problems.is_empty() { Ok(narrowed) } else { Err(problems) }
+}
+
+/// What the denials of a trusted file come to: they are added there too, so that trusting a file never takes away a denial of the
+/// operator's. Everything else of it counts as it stands.
+pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>) -> Vec<Leaf> {
+    let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
+    proposed.iter().filter(|leaf| !adds(leaf)).cloned().chain(narrowed.into_iter().filter(adds)).collect()
+}
+
+/// What holds with everything that is inherited, automatic or implied put in its place: only such values can be compared.
+fn effective(base: &Loaded) -> Config {
+    let mut config = base.config.clone();
+    config.tools.max_concurrent = Bounded::clamped(concurrency(config.tools.max_concurrent.get()));
+    if config.tools.file.allowed_paths.is_empty() {
+        config.tools.file.allowed_paths = FileTools::default().allowed_paths;
+    }
+    for (name, plugin) in &mut config.plugins {
+        plugin.reload = Some(base.reload(name));
+        plugin.limits = base.plugin_limits(name).into();
+    }
+    config
+}
+
+fn concurrency(written: u64) -> u64 {
+    if written == 0 { u64::try_from(berth_runtime::automatic_concurrency()).unwrap_or(u64::MAX) } else { written }
+}
+
+/// Whether the key lies in no table that only the working directory's file has.
+fn is_known(path: &[String], base: &Loaded) -> bool {
+    let named = (1..path.len()).filter(|&depth| matches!(rule(&path[..depth]), Some(Rule::Named(_))));
+    named.map(|depth| &path[depth]).all(|name| base.config.plugins.contains_key(name))
+}
+
+/// One notice for each table that the operator's configuration doesn't have, however many keys it holds.
+fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
+    let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
+    for leaf in leaves {
+        tables.entry(&leaf.path[..2]).or_default().push((*leaf).clone());
+    }
+    let ignored = |(path, leaves): (&[String], Vec<Leaf>)| {
+        let whole = document(&leaves).ok().and_then(|document| serde_json::to_value(document).ok()).unwrap_or_default();
+        Ignored {
+            key: dotted(path),
+            source: leaves[0].sources[1].clone(),
+            current: Value::Null,
+            proposed: whole[&path[0]][&path[1]].clone(),
+            reason: "only your own configuration can add a plugin".to_owned(),
+        }
+    };
+    tables.into_iter().map(ignored).collect()
+}
+
+/// One key of the file beside what holds.
+struct Step<'a> {
+    leaf: &'a Leaf,
+    base: &'a Loaded,
+    bases: Bases<'a>,
+    current: &'a Value,
+}
+
+/// What of a key counts, and why the rest doesn't. Neither, where it changes nothing.
+#[derive(Default)]
+struct Outcome {
+    leaf: Option<Leaf>,
+    why_not: Option<String>,
+}
+
+impl Outcome {
+    fn counts(leaf: Leaf) -> Self {
+        Self { leaf: Some(leaf), why_not: None }
+    }
+
+    fn ignored(reason: impl Into<String>) -> Self {
+        Self { leaf: None, why_not: Some(reason.into()) }
+    }
+}
+
+impl Step<'_> {
+    fn follow(&self, rule: Rule) -> Result<Outcome, Vec<Problem>> {
+        Ok(match rule {
+            // An empty one.
+            Rule::Table(_) | Rule::Named(_) => Outcome::default(),
+            Rule::Smaller => self.smaller(|number| number),
+            Rule::SmallerOrAutomatic => self.smaller(concurrency),
+            Rule::Directories => return self.directories(),
+            Rule::Adds => self.adds(),
+            Rule::Restricts => self.restricts(),
+            Rule::Approve => match self.leaf.value.as_str() {
+                _ if self.proposed() == *self.current => Outcome::default(),
+                Some("approve") => Outcome::counts(self.leaf.clone()),
+                _ => Outcome::ignored("only your own configuration can trust what is new without asking"),
+            },
+            Rule::Ignored => Outcome::ignored("only your own configuration can say that"),
+        })
+    }
+
+    fn ignored(&self, reason: String) -> Ignored {
+        Ignored {
+            key: dotted(&self.leaf.path),
+            source: self.leaf.source(),
+            current: self.current.clone(),
+            proposed: self.proposed(),
+            reason,
+        }
+    }
+
+    fn proposed(&self) -> Value {
+        serde_json::to_value(&self.leaf.value).unwrap_or_default()
+    }
+
+    fn smaller(&self, effective: impl Fn(u64) -> u64) -> Outcome {
+        let proposed = self.leaf.value.as_integer().and_then(|number| u64::try_from(number).ok());
+        let (Some(proposed), Some(current)) = (proposed.map(effective), self.current.as_u64()) else {
+            return Outcome::ignored("it can't be compared");
+        };
+        match proposed.cmp(&current) {
+            std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
+            std::cmp::Ordering::Equal => Outcome::default(),
+            std::cmp::Ordering::Greater => Outcome::ignored(format!("{proposed} is more than {current}")),
+        }
+    }
+
+    /// The list that holds, each element with where it stands.
+    fn current_list(&self) -> Vec<(&Value, Source)> {
+        let key = dotted(&self.leaf.path);
+        let items = self.current.as_array().into_iter().flatten().enumerate();
+        items.map(|(index, item)| (item, self.base.source(&format!("{key}.{index}")))).collect()
+    }
+
+    /// The elements of the file's list.
+    fn elements(&self) -> impl Iterator<Item = (&toml::Value, &Source)> {
+        self.leaf.value.as_array().into_iter().flatten().zip(&self.leaf.elements)
+    }
+
+    fn list(&self, elements: impl IntoIterator<Item = (toml::Value, Source)>) -> Leaf {
+        let (items, elements): (Vec<_>, Vec<_>) = elements.into_iter().unzip();
+        Leaf { value: toml::Value::Array(items), elements, ..self.leaf.clone() }
+    }
+
+    fn adds(&self) -> Outcome {
+        let current = self.current_list();
+        let is_new = |item: &toml::Value| !current.iter().any(|(known, _)| known.as_str() == item.as_str());
+        let new: Vec<_> = self.elements().filter(|(item, _)| is_new(item)).map(|(item, source)| (item.clone(), source.clone())).collect();
+        if new.is_empty() {
+            return Outcome::default();
+        }
+        let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
+        Outcome::counts(self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)))
+    }
+
+    fn restricts(&self) -> Outcome {
+        let current = self.current_list();
+        let written: Vec<_> = self.elements().collect();
+        let is_known = |item: &toml::Value| current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str());
+        let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| is_known(item));
+        if written.is_empty() {
+            let reason = "an empty list would let everything be read";
+            return if current.is_empty() { Outcome::default() } else { Outcome::ignored(reason) };
+        }
+        let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
+        let why_not = more.first().map(|(item, _)| several(&format!("{} is not in your list", text(item)), more.len()));
+        let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
+        let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
+        let leaf = (!kept.is_empty() && !same).then(|| self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone()))));
+        Outcome { leaf, why_not }
+    }
+
+    /// The intersection of what the file grants and of what is granted: each directory of either counts where it lies in one of the other,
+    /// with the lesser access. That gives every path below them the lesser of what both say, since on both sides the longest directory
+    /// decides.
+    fn directories(&self) -> Result<Outcome, Vec<Problem>> {
+        let mut proposed = self
+            .elements()
+            .map(|(item, source)| Ok((AllowedPath::deserialize(item.clone())?, source.clone())))
+            .collect::<Result<Vec<_>, toml::de::Error>>()
+            .unwrap_or_default();
+        let of_tools = self.leaf.path[0] == "tools";
+        if proposed.is_empty() {
+            if !of_tools {
+                // For a plugin, the empty list is no directory at all.
+                let changes = self.current.as_array().is_some_and(|list| !list.is_empty());
+                return Ok(if changes { Outcome::counts(self.leaf.clone()) } else { Outcome::default() });
+            }
+            proposed = FileTools::default().allowed_paths.into_iter().map(|path| (path, self.leaf.source())).collect();
+        }
+        let current = self.current_list().into_iter().filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
+        let (current, missing): (Vec<_>, Vec<_>) = current.map(|entry| self.resolve(entry)).partition(|granted| granted.is_there);
+        let proposed: Vec<Granted> = proposed.into_iter().map(|entry| self.resolve(entry)).collect();
+
+        let problems: Vec<Problem> = proposed
+            .iter()
+            .filter(|granted| !granted.is_there && access(&current, &granted.real).is_some())
+            .map(|granted| {
+                let shown = shown(&granted.written.path);
+                Problem::new(granted.source.clone(), format!("{shown} is no directory that is there; make it, or take it out"))
+            })
+            .collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+
+        let (mut kept, mut refused) = (BTreeMap::new(), Vec::new());
+        // The file's own first, so that a directory in both shows the file's line.
+        for granted in proposed.iter().filter(|granted| granted.is_there).chain(&current) {
+            let (Some(asked), held) = (access(&proposed, &granted.real), access(&current, &granted.real)) else { continue };
+            match held {
+                None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
+                    refused.push(format!("{} is wider than what is granted", shown(&granted.written.path)));
+                }
+                None => refused.push(format!("{} is in no granted directory", shown(&granted.written.path))),
+                Some(held) => {
+                    if held < asked && !kept.contains_key(&granted.real) {
+                        refused.push(format!("{} is granted for reading alone", shown(&granted.written.path)));
+                    }
+                    kept.entry(granted.real.clone()).or_insert((held.min(asked), granted));
+                }
+            }
+        }
+        refused.extend(
+            proposed
+                .iter()
+                .filter(|granted| !granted.is_there)
+                .map(|granted| format!("{} is in no granted directory", shown(&granted.written.path))),
+        );
+
+        let same = kept.len() == current.len()
+            && current.iter().all(|held| kept.get(&held.real).is_some_and(|(access, _)| *access == held.written.access));
+        let leaf = (!kept.is_empty() && !same).then(|| {
+            // What isn't there stays a mistake of the operator's.
+            let missing = missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
+            let kept = kept.iter().map(|(real, (access, granted))| {
+                // By its real path, which was compared, not by a name that may have been given to another directory meanwhile.
+                let path = real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
+                (AllowedPath { path, access: *access }, granted.source.clone())
+            });
+            let written = |path: AllowedPath| toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false));
+            self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
+        });
+        let count = refused.len();
+        Ok(Outcome { leaf, why_not: refused.into_iter().next().map(|first| several(&first, count)) })
+    }
+
+    fn resolve(&self, (written, source): (AllowedPath, Source)) -> Granted {
+        let path = expand(&written.path, self.bases.working_directory, self.bases.folders);
+        // A name that isn't UTF-8 could not be written down as what it is.
+        let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
+        Granted { is_there: real.is_some(), real: real.unwrap_or_else(|| real_or_given(&path)), written, source }
+    }
+}
+
+/// A directory that one of both sides grants.
+struct Granted {
+    written: AllowedPath,
+    source: Source,
+    real: PathBuf,
+    is_there: bool,
+}
+
+/// What may be done at `path`: as the longest directory over it says, and the narrower one where it is there twice.
+fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
+    let over = granted.iter().filter(|granted| granted.is_there && path.starts_with(&granted.real));
+    let longest = over.max_by_key(|granted| (granted.real.components().count(), std::cmp::Reverse(granted.written.access)));
+    longest.map(|granted| granted.written.access)
+}
+
+fn several(first: &str, count: usize) -> String {
+    if count > 1 { format!("{first}, and {} more", count - 1) } else { first.to_owned() }
+}
+
+/// A stranger's value in a notice.
+fn shown(text: &str) -> String {
+    let short = cut(text, MAX_SHOWN);
+    format!("\"{short}{}\"", if short.len() < text.len() { "…" } else { "" })
+}

@@ -1,0 +1,146 @@
+//! The `berth.toml` of the working directory: read, narrowed, and trusted where its owner said so of exactly these bytes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use berth_contract::HostError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::check::Leaf;
+use super::narrow::{self, Bases, narrow};
+use super::{Folders, Ignored, Loaded, Problem, Problems, Source, file};
+use crate::state;
+
+/// Where the data folder keeps which files are trusted.
+const TRUSTED: &str = "trusted.json";
+
+/// Values in the file, the elements of lists included: enough for a project, and too few to make every start slow.
+const MAX_VALUES: usize = 512;
+
+/// The `berth.toml` of the working directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Project {
+    /// Its real path.
+    pub path: PathBuf,
+    /// The SHA-256 of its bytes, in hexadecimal digits.
+    pub digest: String,
+    /// How much of it counts.
+    pub standing: Standing,
+    /// What in it would widen what the operator's own configuration grants.
+    pub widening: Vec<Ignored>,
+}
+
+/// How much of the working directory's `berth.toml` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// What narrows. Nobody said more.
+    Narrows,
+    /// What narrows: it was trusted, and has changed since.
+    Changed,
+    /// All of it, as in a file of the user's own, except that it can't take a denial away.
+    Trusted,
+}
+
+impl Project {
+    /// What doesn't count of it.
+    pub fn ignored(&self) -> &[Ignored] {
+        if self.standing == Standing::Trusted { &[] } else { &self.widening }
+    }
+
+    /// Lets all of it count from now on, as long as it stays as it was read.
+    ///
+    /// # Errors
+    ///
+    /// What hinders from keeping that.
+    pub fn trust(&self, folders: &Folders) -> Result<(), HostError> {
+        let Some(path) = self.path.to_str() else {
+            return Err(HostError::Config(format!("{} can't be trusted: its path is not UTF-8", self.path.display())));
+        };
+        state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| {
+            trusted.files.insert(path.to_owned(), self.digest.clone());
+            Ok(())
+        })
+    }
+}
+
+/// The trusted files: the digests of their bytes, by their real paths.
+///
+/// # Errors
+///
+/// What hinders from reading them.
+pub fn trusted(folders: &Folders) -> Result<BTreeMap<String, String>, HostError> {
+    Ok(state::read::<Trusted>(&folders.data, TRUSTED)?.files)
+}
+
+/// Trusts the file at a real path no longer. Says whether it was trusted.
+///
+/// # Errors
+///
+/// What hinders from keeping that.
+pub fn forget(folders: &Folders, path: &Path) -> Result<bool, HostError> {
+    let Some(path) = path.to_str() else { return Ok(false) };
+    state::update(&folders.data, TRUSTED, |trusted: &mut Trusted| Ok(trusted.files.remove(path).is_some()))
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Trusted {
+    files: BTreeMap<String, String>,
+}
+
+/// What the file says, before anybody has looked at whether it may.
+pub(super) struct Proposal {
+    path: PathBuf,
+    digest: String,
+    leaves: Vec<Leaf>,
+}
+
+/// Reads the file, unless it is the one of the user's that was read already.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) -> Result<Option<Proposal>, Vec<Problem>> {
+    let path = working_directory.join("berth.toml");
+    let Some(file::Text { text, .. }) = file::read_unbelieved(&path, of_the_user).map_err(|problem| vec![problem])? else {
+        return Ok(None);
+    };
+    let (leaves, problems) = file::parse(&path, &text, MAX_VALUES);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    // As in the user's file: a name that no plugin can have is a mistake.
+    Loaded::of(&leaves)?.checked()?;
+    Ok(Some(Proposal { path, digest: format!("{:x}", Sha256::digest(text)), leaves }))
+}
+
+/// Sees what of it counts beside `base`, all that the operator says.
+///
+/// # Errors
+///
+/// What is wrong with the file, or with what is kept of those that are trusted.
+pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
+    let Proposal { path, digest, leaves } = proposal;
+    let working_directory = path.parent().unwrap_or(&path);
+    let narrowed = narrow(&leaves, base, Bases { folders, working_directory })?;
+    let mut project = Project { path, digest, standing: Standing::Narrows, widening: narrowed.ignored };
+    if project.widening.is_empty() {
+        return Ok((project, narrowed.leaves));
+    }
+    let unknown = |error: HostError| vec![Problem::new(Source::File { path: project.path.clone(), line: 1 }, error.to_string())];
+    let trusted = trusted(folders).map_err(unknown)?;
+    let known = project.path.to_str().and_then(|path| trusted.get(path));
+    project.standing = match known {
+        None => Standing::Narrows,
+        Some(known) if *known == project.digest => Standing::Trusted,
+        Some(_) => Standing::Changed,
+    };
+    let counting = if project.standing == Standing::Trusted { narrow::trusted(&leaves, narrowed.leaves) } else { narrowed.leaves };
+    Ok((project, counting))
+}
+
+impl From<Problems> for Vec<Problem> {
+    fn from(problems: Problems) -> Self {
+        problems.0
+    }
+}

@@ -1,0 +1,64 @@
+//! What a `berth.toml` in the working directory may do to each key: it narrows and never widens.
+//!
+//! The directory is what tools may write and what repositories ship, so whoever wrote that file is a stranger. The rules stand beside the
+//! types that they are for, and a key without one doesn't compile.
+
+/// What counts of a key in the working directory's file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rule {
+    /// A table, whose keys have rules of their own.
+    Table(&'static [(&'static str, Rule)]),
+    /// A table for each name. A name that the operator's configuration doesn't have would start something, so it is ignored.
+    Named(&'static [(&'static str, Rule)]),
+    /// The smaller number.
+    Smaller,
+    /// The smaller number, where 0 stands for what the machine's processors come to.
+    SmallerOrAutomatic,
+    /// Directories count as far as they are granted already, with the lesser access.
+    Directories,
+    /// Denials are added to those that there are.
+    Adds,
+    /// What alone is allowed: anything where everything was, else only what was.
+    Restricts,
+    /// `"approve"`.
+    Approve,
+    /// Nothing: only the operator's own configuration can say it.
+    Ignored,
+}
+
+/// Gives each key of a table its rule.
+macro_rules! rules {
+    ($table:ident { $($key:ident: $rule:expr),* $(,)? }) => {
+        impl $table {
+            /// What a `berth.toml` in the working directory may do to each key.
+            pub(super) const RULES: &[(&str, Rule)] = &[$((stringify!($key), $rule)),*];
+        }
+
+        // Taken apart without `..`, so that a key that has no rule is an error here.
+        const _: fn($table) = |$table { $($key: _),* }| {};
+    };
+}
+pub(super) use rules;
+
+/// The rule for the key at `path`.
+pub(super) fn rule(path: &[String]) -> Option<Rule> {
+    path.iter().try_fold(Rule::Table(super::Config::RULES), |above, part| match above {
+        Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
+        Rule::Named(keys) => Some(Rule::Table(keys)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::known;
+    use super::*;
+
+    #[test]
+    fn every_key_has_the_rule_of_its_name() {
+        for key in known().iter().filter(|key| !key.in_list) {
+            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_)));
+            assert!(rule(&key.path).is_some() && table == key.table, "{key:?}: {:?}", rule(&key.path));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What counts of a file in the working directory once the user has seen it.
+
+use super::*;
+
+const WIDE: &str = "tools.call = 60\ntools.max_concurrent = 1\n[tools.file]\nallowed_paths = [\"~/notes\"]\ndeny_read = [\"a\"]\ndeny_write = []\n[plugins.x]\npath = \"x.wasm\"\n";
+
+fn standing(loaded: &Loaded) -> Standing {
+    loaded.project.as_ref().expect("it was read").standing
+}
+
+fn trust(scene: &Scene, loaded: &Loaded) {
+    loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is kept");
+}
+
+#[test]
+fn a_trusted_file_counts_like_the_user_s_own() {
+    let scene = Scene::new();
+    let before = scene.load_with("", WIDE);
+    assert_eq!((standing(&before), before.config.tools.call.get()), (Standing::Narrows, 30));
+    trust(&scene, &before);
+    let after = scene.load_with("", WIDE);
+    assert_eq!((standing(&after), after.config.tools.call.get()), (Standing::Trusted, 60));
+    assert_eq!(after.project.as_ref().map(Project::ignored), Some(&[][..]));
+    assert_eq!(after.config.tools.max_concurrent.get(), 1);
+    assert_eq!(after.config.tools.file.allowed_paths, [allowed("~/notes", PathAccess::ReadWrite)]);
+    assert_eq!(after.plugin_path("x", &scene.folders, &scene.work), Some(scene.work.join("x.wasm")));
+    assert_eq!(after.source("tools.call"), Source::File { path: scene.work.join("berth.toml"), line: 1 });
+}
+
+#[test]
+fn even_a_trusted_file_takes_no_denial_away() {
+    let scene = Scene::new();
+    trust(&scene, &scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE));
+    let loaded = scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE);
+    assert_eq!(standing(&loaded), Standing::Trusted);
+    let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
+    assert_eq!(texts(&loaded.config.tools.file.deny_read), ["mine", "a"]);
+    assert_eq!(texts(&loaded.config.tools.file.deny_write), [".git/**"]);
+}
+
+#[test]
+fn a_change_of_a_single_byte_ends_it() {
+    let scene = Scene::new();
+    trust(&scene, &scene.load_with("", WIDE));
+    let changed = scene.load_with("", &format!("{WIDE} "));
+    assert_eq!((standing(&changed), changed.config.tools.call.get()), (Standing::Changed, 30));
+    assert!(changed.config.plugins.is_empty());
+    assert_eq!(standing(&scene.load_with("", WIDE)), Standing::Trusted);
+}
+
+#[test]
+fn the_same_bytes_elsewhere_are_not_trusted() {
+    let scene = Scene::new();
+    trust(&scene, &scene.load_with("", WIDE));
+    fs::write(scene.work.join("src/berth.toml"), WIDE).expect("the file is written");
+    let inputs = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
+    let loaded = load(&scene.folders, &inputs).expect("it is right");
+    assert_eq!(standing(&loaded), Standing::Narrows);
+    // By whatever way one comes to the directory, it is the same.
+    let link = scene.work.join("src/back");
+    std::os::unix::fs::symlink("..", &link).expect("a link is made");
+    let loaded = load(&scene.folders, &Inputs { working_directory: Some(link), ..Inputs::default() }).expect("it is right");
+    assert_eq!(standing(&loaded), Standing::Trusted);
+}
+
+#[test]
+fn what_was_trusted_is_listed_and_forgotten() {
+    let scene = Scene::new();
+    let loaded = scene.load_with("", WIDE);
+    assert!(trusted(&scene.folders).expect("nothing is no mistake").is_empty());
+    trust(&scene, &loaded);
+    let project = loaded.project.expect("it was read");
+    let path = project.path.to_str().expect("it is UTF-8").to_owned();
+    assert_eq!(trusted(&scene.folders).expect("it is kept"), [(path, project.digest.clone())].into());
+    assert!(forget(&scene.folders, &project.path).expect("it is kept"));
+    assert!(!forget(&scene.folders, &project.path).expect("it is kept"));
+    assert_eq!(standing(&scene.load_with("", WIDE)), Standing::Narrows);
+}
+
+#[test]
+fn a_damaged_list_of_what_is_trusted_ends_the_start() {
+    let scene = Scene::new();
+    trust(&scene, &scene.load_with("", WIDE));
+    fs::write(scene.folders.data.join("trusted.json"), "{").expect("it is damaged");
+    let problems = scene.load_there(&[]).expect_err("it is damaged").to_string();
+    assert!(problems.contains("trusted.json") && problems.contains("remove it"), "{problems}");
+    // Where nothing asks for trust, nobody asks for the list.
+    assert_eq!(standing(&scene.load_with("", "tools.call = 5")), Standing::Narrows);
+}
