@@ -3,79 +3,11 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 
-use crate::support::{berth, plugin, shared_cache};
-
-/// A folder to work in, with folders of Berth's own beside it.
-struct Cli {
-    root: TempDir,
-}
-
-/// What a command came to.
-struct Ended {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Cli {
-    fn new() -> Self {
-        let root = TempDir::new().expect("a temporary folder is made");
-        for folder in ["work", "config"] {
-            fs::create_dir(root.path().join(folder)).expect("a folder is made");
-        }
-        let cli = Self { root };
-        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
-        fs::write(cli.root.path().join("secret.txt"), "the secret").expect("a file is written");
-        cli
-    }
-
-    fn work(&self) -> PathBuf {
-        self.root.path().canonicalize().expect("it is there").join("work")
-    }
-
-    fn command(&self, line: &[&str]) -> Command {
-        let mut command = Command::new(berth());
-        command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root.path());
-        command.env("BERTH_CONFIG_DIR", self.root.path().join("config")).env("BERTH_DATA_DIR", self.root.path().join("data"));
-        command.env("BERTH_CACHE_DIR", shared_cache()).stdin(Stdio::null());
-        command
-    }
-
-    #[track_caller]
-    fn run(&self, line: &[&str]) -> Ended {
-        Ended::of(self.command(line).output().expect("berth starts"))
-    }
-
-    /// The user's configuration.
-    fn configure(&self, text: &str) {
-        fs::write(self.root.path().join("config/berth.toml"), text).expect("the configuration is written");
-    }
-}
-
-impl Ended {
-    fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("berth prints UTF-8");
-        let code = output.status.code().expect("berth is not killed");
-        let ended = Self { code, stdout: text(output.stdout), stderr: text(output.stderr) };
-        assert!(!ended.stdout.contains('\u{1b}') && !ended.stderr.contains('\u{1b}'), "no colours where nobody sees them");
-        ended
-    }
-
-    #[track_caller]
-    fn ends(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
-        self
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
-    }
-}
+use crate::support::{Cli, plugin};
 
 #[test]
 fn a_tool_takes_pairs_json_and_standard_input() {
@@ -227,15 +159,6 @@ fn the_configuration_is_shown_with_its_sources_and_checked() {
     cli.run(&["call", "read", "path=notes.txt"]).ends(4);
     let schema = cli.run(&["config", "schema"]).ends(0).json();
     assert!(schema["properties"]["tools"].is_object(), "{schema}");
-}
-
-/// The working directory is what tools write to, so that nothing in it configures Berth.
-#[test]
-fn a_file_in_the_working_directory_configures_nothing() {
-    let cli = Cli::new();
-    fs::write(cli.work().join("berth.toml"), "[tools.file]\nallowed_paths = [\"/\"]\n").expect("a file is written");
-    cli.run(&["call", "read", "path=../secret.txt"]).ends(3);
-    cli.run(&["call", "write", "path=berth.toml", "content=x"]).ends(3);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 const ABOUT: &str = "\
@@ -77,9 +77,13 @@ pub(crate) enum Command {
     /// List, look into, approve and reload plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Show, describe or check the configuration
+    /// Make your configuration, with three questions
+    Init(InitArguments),
+    /// Show, describe, check or begin the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Let the berth.toml of the working directory grant more than your own does
+    Trust(TrustArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
 }
@@ -192,19 +196,84 @@ pub(crate) enum ConfigCommand {
     /// Print what holds, and where each value came from
     #[command(after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json")]
     Show {
-        /// Print a JSON array of key, value and source
+        /// Print one JSON object: the files, and every key with value and source
         #[arg(long)]
         json: bool,
     },
     /// Print the JSON Schema of berth.toml
     #[command(after_help = "Example:\n  berth config schema > berth.schema.json")]
     Schema,
+    /// Write a berth.toml with every key, all commented out
+    #[command(after_help = "Examples:\n  berth config init\n  berth config init --print | less")]
+    Init {
+        /// Print it instead
+        #[arg(long)]
+        print: bool,
+    },
     /// Name everything that is wrong with the configuration
     #[command(after_help = "Examples:\n  berth config check\n  berth config check team.toml")]
     Check {
         /// Check this file alone, instead of everything that holds
         file: Option<PathBuf>,
     },
+}
+
+const INIT_AFTER: &str = "\
+Examples:
+  berth init
+  berth init --folder . --folder ~/notes --write no --network no
+
+It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed. A configuration that is there already
+is never overwritten.";
+
+/// `berth init`.
+#[derive(Args, Debug)]
+#[command(after_help = INIT_AFTER)]
+pub(crate) struct InitArguments {
+    /// Let tools use this folder; may be given several times
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) folder: Vec<PathBuf>,
+    /// Whether tools may write there without asking
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) write: Option<YesOrNo>,
+    /// Whether tools may use the network
+    #[arg(long, value_name = "yes|no")]
+    pub(crate) network: Option<YesOrNo>,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum YesOrNo {
+    /// Agreed
+    Yes,
+    /// Refused
+    No,
+}
+
+const TRUST_AFTER: &str = "\
+Examples:
+  berth trust
+  berth trust --list
+  berth trust --forget
+
+A berth.toml in the working directory only narrows: what it would widen is ignored, and named. This command shows all of that, asks, and
+then lets the file count like one of your own, until it changes. It never takes one of your denials away.";
+
+/// `berth trust`.
+#[derive(Args, Debug)]
+#[command(after_help = TRUST_AFTER)]
+pub(crate) struct TrustArguments {
+    /// Where the file is, instead of the working directory
+    pub(crate) directory: Option<PathBuf>,
+    /// Say yes without being asked
+    #[arg(long, conflicts_with_all = ["list", "forget"])]
+    pub(crate) yes: bool,
+    /// List the files that are trusted
+    #[arg(long, conflicts_with_all = ["forget", "directory"])]
+    pub(crate) list: bool,
+    /// Trust it no longer
+    #[arg(long)]
+    pub(crate) forget: bool,
 }
 
 const DEMO_AFTER: &str = "\

@@ -1,14 +1,26 @@
 //! From the options to a host: the one way in which every command builds it.
 
-use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess};
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess, Project, Standing};
 use berth_host::{Host, HostError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::arguments::Options;
 use crate::builtins::BUILTINS;
 use crate::error::Error;
+use crate::style::WARNING;
+
+/// Keys of the working directory's file that are named when they are ignored.
+const MAX_NOTICES: usize = 4;
 
 impl Options {
+    /// The user's configuration file: where it is, or would be.
+    pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| folders.config_file())
+    }
+
     /// What the command line and the environment say about the configuration.
     pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
         let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
@@ -22,10 +34,35 @@ impl Options {
     }
 }
 
+/// What holds. Of the working directory's file, what is ignored is told.
+pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {
+    let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
+    if let Some(project) = &loaded.project {
+        notices(project, &mut anstream::stderr())?;
+    }
+    Ok(loaded)
+}
+
+/// Tells what a stranger's file asked for in vain: a few lines, however much it was.
+fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
+    let ignored = project.ignored();
+    for ignored in ignored.iter().take(MAX_NOTICES) {
+        writeln!(out, "{WARNING}note{WARNING:#}: {ignored}")?;
+    }
+    if ignored.len() > MAX_NOTICES {
+        writeln!(out, "{WARNING}note{WARNING:#}: {} more keys of it are ignored", ignored.len() - MAX_NOTICES)?;
+    }
+    if !ignored.is_empty() {
+        let since = if project.standing == Standing::Changed { ": the file was trusted, and has changed since" } else { "" };
+        writeln!(out, "  `berth trust` shows what it asks for and lets it count{since}")?;
+    }
+    Ok(())
+}
+
 /// Builds the host that `options` ask for and does something with it.
 pub(crate) fn run<T>(options: &Options, work: impl AsyncFnOnce(Host) -> Result<T, Error>) -> Result<T, Error> {
     let folders = Folders::from_environment()?;
-    let loaded = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
+    let loaded = load(options, &folders)?;
     block_on(async {
         let host = build(options, folders, loaded).await?;
         work(host).await

@@ -1,6 +1,7 @@
 //! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_host`.
 
 mod arguments;
+mod ask;
 mod builtins;
 mod call;
 mod config;
@@ -8,11 +9,15 @@ mod demo;
 mod error;
 mod exit;
 mod host;
+mod init;
 mod nearest;
+mod new_file;
 mod plugin;
 mod schema;
+mod shown;
 mod style;
 mod tools;
+mod trust;
 
 use std::io::Write;
 
@@ -58,6 +63,8 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Tools(tools) => tools::run(&tools, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
+        Command::Init(init) => init::run(&init, &options),
+        Command::Trust(trust) => trust::run(&trust, &options),
         Command::Demo(demo) => demo::run(&demo),
     }
 }

@@ -8,5 +8,7 @@ pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 /// It worked.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// It is not as somebody wants it.
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// It failed.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();

@@ -3,6 +3,7 @@
 mod answers;
 mod artifacts;
 mod attacks;
+mod cli;
 mod component;
 mod living;
 mod log;
@@ -13,6 +14,7 @@ mod scene;
 pub(crate) use answers::{failure, loot, refused};
 pub(crate) use artifacts::{berth, builtin, plugin};
 pub(crate) use attacks::attacks;
+pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{Living, mappings_below, said, state, until, until_says, version, waiting};
 pub(crate) use log::log_of;

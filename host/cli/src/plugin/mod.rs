@@ -8,7 +8,7 @@ mod list;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_host::config::{self, Folders, Loaded};
+use berth_host::config::{Folders, Loaded};
 use berth_host::{Approvals, Candidate, Difference, HostError, Inspected};
 
 pub(crate) use self::card::{Card, Imports};
@@ -44,7 +44,7 @@ struct Setting {
 impl Setting {
     fn of(options: &Options) -> Result<Self, Error> {
         let folders = Folders::from_environment()?;
-        let loaded = config::load(&folders, &options.inputs()?).map_err(HostError::from)?;
+        let loaded = host::load(options, &folders)?;
         let directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
         Ok(Self { folders, loaded, directory })
     }

@@ -9,6 +9,7 @@
 
 mod bounded;
 mod check;
+mod describe;
 mod file;
 mod folders;
 mod keys;
@@ -24,6 +25,7 @@ mod types;
 mod variables;
 
 pub use bounded::Bounded;
+pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
 pub use load::{Entry, Inputs, Loaded, load};
 pub use narrow::Ignored;

@@ -1,0 +1,87 @@
+//! Questions to the person at the terminal.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::error::Error;
+use crate::style::STRONG;
+
+/// Asks on one side and listens on the other.
+pub(crate) struct Dialogue<R, W> {
+    input: R,
+    output: W,
+}
+
+/// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a pipe was said by nobody.
+pub(crate) fn at_the_terminal() -> Option<Dialogue<impl BufRead, impl Write>> {
+    let watched = io::stdin().is_terminal() && io::stderr().is_terminal();
+    // On stderr, so that what a command prints can go elsewhere.
+    watched.then(|| Dialogue { input: io::stdin().lock(), output: anstream::stderr() })
+}
+
+impl<R: BufRead, W: Write> Dialogue<R, W> {
+    #[cfg(test)]
+    pub(crate) fn between(input: R, output: W) -> Self {
+        Self { input, output }
+    }
+
+    /// Tells something.
+    pub(crate) fn tell(&mut self, text: &str) -> Result<(), Error> {
+        writeln!(self.output, "{text}")?;
+        Ok(())
+    }
+
+    /// The answer to a question, without the spaces around it; empty where the person only presses Enter.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
+        write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
+        self.output.flush()?;
+        let mut line = String::new();
+        let read = self.input.read_line(&mut line);
+        if read.map_err(berth_host::HostError::io("reading the answer"))? == 0 {
+            writeln!(self.output)?;
+            return Err(Error::Usage("the input ended before every question was answered; nothing was written".to_owned()));
+        }
+        Ok(line.trim().to_owned())
+    }
+
+    /// Asks until the answer is yes or no; Enter says `default`.
+    pub(crate) fn yes_or_no(&mut self, question: &str, default: bool) -> Result<bool, Error> {
+        let choice = if default { "[Y/n]" } else { "[y/N]" };
+        loop {
+            match self.ask(&format!("{question} {choice}"))?.to_ascii_lowercase().as_str() {
+                "" => return Ok(default),
+                "y" | "yes" => return Ok(true),
+                "n" | "no" => return Ok(false),
+                _ => self.tell("  Please answer y or n.")?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(input: &str, default: bool) -> (Result<bool, Error>, String) {
+        let mut output = Vec::new();
+        let answer = Dialogue::between(input.as_bytes(), &mut output).yes_or_no("Sure?", default);
+        (answer, anstream::adapter::strip_str(&String::from_utf8_lossy(&output)).to_string())
+    }
+
+    #[test]
+    fn a_question_is_asked_until_it_is_answered() {
+        for (input, default, expected) in
+            [("\n", true, true), ("\n", false, false), ("y\n", false, true), ("NO\n", true, false), ("  yes \n", false, true)]
+        {
+            assert_eq!(answer(input, default).0.ok(), Some(expected), "{input:?}");
+        }
+        let (again, shown) = answer("perhaps\nn\n", true);
+        assert_eq!(again.ok(), Some(false));
+        assert_eq!(shown, "Sure? [Y/n]   Please answer y or n.\nSure? [Y/n] ");
+    }
+
+    #[test]
+    fn the_end_of_the_input_is_no_answer() {
+        assert!(answer("", true).0.is_err());
+        assert!(answer("what\n", true).0.is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! `berth config`.
+
+mod show;
+mod template;
+
+use std::io::Write;
+use std::path::Path;
+
+use berth_host::config::{self, Folders, Inputs, Loaded};
+
+use crate::arguments::{ConfigCommand, Options};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::new_file;
+use crate::shown;
+
+/// Runs the command.
+pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Error> {
+    match command {
+        ConfigCommand::Show { json } => {
+            let folders = Folders::from_environment()?;
+            let loaded = config::load(&folders, &options.inputs()?).map_err(berth_host::HostError::from)?;
+            let written = if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
+            written.map(|()| Exit::Success)
+        }
+        ConfigCommand::Schema => {
+            writeln!(std::io::stdout(), "{:#}", config::schema())?;
+            Ok(Exit::Success)
+        }
+        ConfigCommand::Check { file } => {
+            let inputs = match file {
+                Some(file) => Inputs { file: Some(file), ..Inputs::default() },
+                None => options.inputs()?,
+            };
+            check(&inputs)
+        }
+        ConfigCommand::Init { print: true } => {
+            write!(std::io::stdout(), "{}", template::template())?;
+            Ok(Exit::Success)
+        }
+        ConfigCommand::Init { print: false } => {
+            let file = options.config_file(&Folders::from_environment()?);
+            new_file::create(&file, &template::template())?;
+            writeln!(anstream::stdout(), "{} has every key, all commented out: what holds is the same as without it.", shown::path(&file))?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+fn check(inputs: &Inputs) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let working_directory = std::env::current_dir().map_err(berth_host::HostError::io("finding the working directory"))?;
+    let loaded = match config::load(&folders, inputs) {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            writeln!(anstream::stderr(), "{problems}")?;
+            return Ok(Exit::Host);
+        }
+    };
+    let refused = grants(&loaded, &folders, &working_directory);
+    if !refused.is_empty() {
+        writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
+        return Ok(Exit::Host);
+    }
+    let mut out = anstream::stdout();
+    match &loaded.file {
+        Some(file) => writeln!(out, "{} is right.", shown::path(file))?,
+        None => writeln!(out, "There is no {}, so the defaults hold.", shown::path(&folders.config_file()))?,
+    }
+    let Some(project) = &loaded.project else { return Ok(Exit::Success) };
+    match project.ignored() {
+        [] => writeln!(out, "{} is right.", shown::path(&project.path))?,
+        ignored => {
+            writeln!(out, "{} is right, and asks for more than it gets:", shown::path(&project.path))?;
+            ignored.iter().try_for_each(|ignored| writeln!(out, "  {ignored}"))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// What is wrong with the grants, seen from the working directory.
+fn grants(loaded: &Loaded, folders: &Folders, working_directory: &Path) -> Vec<String> {
+    let plugins = loaded.config.plugins.keys().map(|name| loaded.plugin_files(name, folders, working_directory));
+    let all = std::iter::once(loaded.built_in_files(folders, working_directory)).chain(plugins);
+    all.filter_map(|policy| policy.err().map(|error| error.to_string())).collect()
+}

@@ -1,0 +1,111 @@
+//! `berth config show`: what holds and where it comes from.
+
+use std::io::Write;
+
+use berth_host::config::{Entry, Folders, Ignored, Loaded, Project, Source, Standing};
+use berth_host::text::neutral_line;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::shown::{self, toml};
+use crate::style::{FAINT, STRONG};
+
+/// Where the comments begin.
+const COMMENTS: usize = 48;
+
+/// As one JSON object.
+pub(super) fn as_json(loaded: &Loaded) -> Result<(), Error> {
+    let values =
+        loaded.entries().into_iter().map(|entry| json!({ "key": entry.key, "value": entry.value, "source": entry.source.to_string() }));
+    let object = json!({
+        "file": loaded.file.as_deref().map(shown::path),
+        "project": loaded.project.as_ref().map(project),
+        "values": values.collect::<Value>(),
+    });
+    writeln!(std::io::stdout(), "{object:#}")?;
+    Ok(())
+}
+
+fn project(project: &Project) -> Value {
+    let standing = match project.standing {
+        Standing::Narrows => "narrows",
+        Standing::Changed => "changed",
+        Standing::Trusted => "trusted",
+    };
+    let ignored = |Ignored { key, source, current, proposed, reason }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reason": reason });
+    json!({
+        "file": shown::path(&project.path),
+        "sha256": project.digest,
+        "standing": standing,
+        "ignored": project.ignored().iter().map(ignored).collect::<Value>(),
+    })
+}
+
+/// As TOML with comments.
+pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    match &loaded.file {
+        Some(file) => writeln!(out, "{FAINT}# {} was read.{FAINT:#}", shown::path(file))?,
+        None => writeln!(out, "{FAINT}# There is no {}.{FAINT:#}", shown::path(&folders.config_file()))?,
+    }
+    if let Some(Project { path, standing, .. }) = &loaded.project {
+        let counts = match standing {
+            Standing::Narrows => "narrows that.",
+            Standing::Changed => "narrows that: it was trusted, and has changed since.",
+            Standing::Trusted => "is trusted, so all of it counts.",
+        };
+        writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
+    }
+    let entries = loaded.entries();
+    let mut table = "";
+    for entry in &entries {
+        let (above, name) = entry.key.rsplit_once('.').unwrap_or(("", &entry.key));
+        if above != table {
+            writeln!(out, "\n{STRONG}[{above}]{STRONG:#}")?;
+            table = above;
+        }
+        for (line, source) in lines(name, entry) {
+            match source {
+                Some(source) => writeln!(out, "{line:COMMENTS$} {FAINT}# {}{FAINT:#}", neutral_line(&source.to_string()))?,
+                None => writeln!(out, "{line}")?,
+            }
+        }
+    }
+    let ignored = loaded.project.as_ref().map_or(&[][..], Project::ignored);
+    if !ignored.is_empty() {
+        writeln!(out, "\n{FAINT}# Ignored, since a file in the working directory only narrows; `berth trust` lets it count:{FAINT:#}")?;
+    }
+    for ignored in ignored {
+        writeln!(out, "{FAINT}# {ignored}; it asks for {}{FAINT:#}", toml(&ignored.proposed))?;
+    }
+    Ok(())
+}
+
+/// The lines of one entry, with the source of what stands in each. A list takes several where its elements have several sources.
+fn lines<'a>(name: &str, entry: &'a Entry) -> Vec<(String, Option<&'a Source>)> {
+    let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
+    let one_source = entry.elements.iter().all(|source| *source == entry.source);
+    if one_source {
+        return vec![(format!("{name} = {}", toml(&entry.value)), Some(&entry.source))];
+    }
+    let mut lines = vec![(format!("{name} = ["), None)];
+    lines.extend(items.iter().zip(&entry.elements).map(|(item, source)| (format!("  {},", toml(item)), Some(source))));
+    lines.push(("]".to_owned(), None));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_several_sources_takes_several_lines() {
+        let flag = Source::Flag("--allow x".to_owned());
+        let mut entry = Entry { key: "k".into(), value: json!([".", "x"]), source: Source::Default, elements: vec![Source::Default; 2] };
+        assert_eq!(lines("k", &entry), [("k = [\".\", \"x\"]".to_owned(), Some(&Source::Default))]);
+        entry.elements[1] = flag.clone();
+        let shown = lines("k", &entry);
+        assert_eq!(shown[2], ("  \"x\",".to_owned(), Some(&flag)));
+        assert_eq!(shown.len(), 4);
+    }
+}

@@ -1,0 +1,78 @@
+//! `berth config init`: a `berth.toml` with every key, all commented out.
+
+use std::fmt::Write as _;
+
+use berth_host::config::{KeyDescription, TableDescription, describe};
+use serde_json::Value;
+
+use crate::shown::toml;
+
+/// Columns of a comment.
+const WIDTH: usize = 100;
+
+const HEAD: &str = "\
+# Berth's configuration, with every key that there is.
+#
+# What begins with `# ` is said about the line below it. What begins with `#` and no space is a key with what holds without it:
+# take the `#` away to change it, and also from the line of its table. `berth config check` tells whether it is right, and
+# `berth config show` what holds.
+";
+
+/// The text, made from the configuration's own definition.
+pub(super) fn template() -> String {
+    let tables = describe();
+    let mut text = HEAD.to_owned();
+    for TableDescription { path, description, keys } in &tables {
+        comment(&mut text, description);
+        let _ = writeln!(text, "#[{}]", path.replace("NAME", "my-plugin"));
+        for key in keys {
+            comment(&mut text, &format!("{} It takes {}.", key.description, key.takes));
+            if key.default.is_none() {
+                comment_line(&mut text, "Absent by default; as an example:");
+            }
+            let _ = writeln!(text, "#{} = {}", key.name, toml(&value(key, &tables)));
+        }
+    }
+    text
+}
+
+/// The default or, for a key that says how it differs from another one of the same name, that one's.
+fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
+    let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
+    key.default.clone().or_else(|| same.filter_map(|other| other.default.clone()).next()).unwrap_or_default()
+}
+
+fn comment(text: &mut String, paragraph: &str) {
+    text.push('\n');
+    let mut line = String::new();
+    for word in paragraph.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + word.chars().count() >= WIDTH {
+            comment_line(text, &line);
+            line.clear();
+        }
+        line.extend([if line.is_empty() { "" } else { " " }, word]);
+    }
+    comment_line(text, &line);
+}
+
+fn comment_line(text: &mut String, line: &str) {
+    let _ = writeln!(text, "# {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_stands_in_it_with_a_value() {
+        let text = template();
+        for table in describe() {
+            assert!(text.contains(&format!("\n#[{}]\n", table.path.replace("NAME", "my-plugin"))), "{text}");
+            let lines: Vec<&str> = text.lines().collect();
+            for key in table.keys {
+                assert!(lines.iter().any(|line| line.starts_with(&format!("#{} = ", key.name)) && !line.ends_with("null")), "{}", key.name);
+            }
+        }
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+    }
+}

@@ -1,0 +1,258 @@
+//! `berth init`: three questions, and the configuration that answers them.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use berth_host::HostError;
+use berth_host::config::{Folders, Loaded};
+use berth_host::text::neutral_line;
+use serde_json::{Value, json};
+
+use crate::arguments::{InitArguments, Options, YesOrNo};
+use crate::ask::{self, Dialogue};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::new_file;
+use crate::shown::{self, toml};
+use crate::style::{FAINT, STRONG};
+
+const NO_NETWORK: &str = "No tool of this version uses the network, so nothing is granted; a later version will ask for it by name.";
+const NO_APPROVALS: &str = "Nobody can be asked in this version, so tools only read there.";
+
+/// What a person wants.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    /// Directories as they are written down, by their real paths.
+    folders: Vec<String>,
+    write: bool,
+    network: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, Error> {
+    let own = Folders::from_environment()?;
+    let file = options.config_file(&own);
+    if file.symlink_metadata().is_ok() {
+        return Err(new_file::exists(&file));
+    }
+    let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+    let check = |written: &str| folder(written, &own, &here);
+    let given = arguments.folder.iter().map(|folder| {
+        let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());
+        written.and_then(check).map_err(|reason| Error::Usage(format!("--folder {}: {reason}", folder.display())))
+    });
+    let folders = given.collect::<Result<Vec<_>, _>>()?;
+    let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
+    let (write, network) = (said(arguments.write), said(arguments.network));
+
+    let answers = match ask::at_the_terminal() {
+        Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
+        None if folders.is_empty() && write.is_none() && network.is_none() => {
+            let message = "nobody is there to answer; say it all: berth init --folder DIRECTORY --write yes|no --network yes|no";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        // As Enter would.
+        None => Answers {
+            folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
+            write: write.unwrap_or(true),
+            network: network.unwrap_or(false),
+        },
+    };
+    new_file::create(&file, &configuration(&answers))?;
+    let plugins = Loaded::default().plugin_folder(&own, &here);
+    new_file::private_folder(&plugins)?;
+    write!(anstream::stdout(), "{}", told(&answers, &file, &plugins, &here))?;
+    Ok(Exit::Success)
+}
+
+/// Asks what was not said.
+fn ask<R: BufRead, W: Write>(
+    dialogue: &mut Dialogue<R, W>,
+    mut folders: Vec<String>,
+    write: Option<bool>,
+    network: Option<bool>,
+    check: impl Fn(&str) -> Result<String, String>,
+) -> Result<Answers, Error> {
+    if folders.is_empty() {
+        dialogue.tell("Which folders may tools use? Enter: the one in which berth is started, whichever that is.")?;
+        loop {
+            let said = dialogue.ask(if folders.is_empty() { "Folder [.]:" } else { "Another one [no]:" })?;
+            match said.as_str() {
+                "" if folders.is_empty() => folders.push(".".to_owned()),
+                "" => break,
+                said => match check(said) {
+                    Ok(folder) if folders.contains(&folder) => dialogue.tell("  That is there already.")?,
+                    Ok(folder) => {
+                        if folder != said {
+                            dialogue.tell(&format!("  That is {}.", neutral_line(&folder)))?;
+                        }
+                        folders.push(folder);
+                    }
+                    Err(reason) => dialogue.tell(&format!("  {}.", neutral_line(&reason)))?,
+                },
+            }
+        }
+    }
+    let write = match write {
+        Some(write) => write,
+        None => dialogue.yes_or_no("May tools write there without asking?", true)?,
+    };
+    let network = match network {
+        Some(network) => network,
+        None => dialogue.yes_or_no("May tools use the network?", false)?,
+    };
+    Ok(Answers { folders, write, network })
+}
+
+/// How a folder is written down, or why it can't be granted.
+fn folder(written: &str, own: &Folders, here: &Path) -> Result<String, String> {
+    if written.is_empty() {
+        return Err("a name is missing".to_owned());
+    }
+    let path = match (&own.home, written.strip_prefix('~')) {
+        (Some(home), Some(rest)) if rest.is_empty() || rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => here.join(written),
+    };
+    let real = path.canonicalize().map_err(|error| format!("{} can't be used: {error}", path.display()))?;
+    if !real.is_dir() {
+        return Err(format!("{} is no folder; name the one that it lies in", real.display()));
+    }
+    if real.parent().is_none() {
+        return Err("that is the whole machine, keys and passwords included; name the folders that tools have to use".to_owned());
+    }
+    if ["/proc", "/sys", "/dev"].iter().any(|system| real.starts_with(system)) {
+        return Err(format!("{} holds no files, but the system itself", real.display()));
+    }
+    let is_own = |folder: &Path| real.starts_with(folder.canonicalize().as_deref().unwrap_or(folder));
+    if own.own().iter().any(|own| is_own(&own.path)) {
+        return Err(format!("{} is Berth's own, which no tool reaches", real.display()));
+    }
+    // Wherever berth is started, that is.
+    if written == "." {
+        return Ok(written.to_owned());
+    }
+    real.to_str().map(str::to_owned).ok_or_else(|| format!("the name of {} is not UTF-8", real.display()))
+}
+
+/// The text of the file.
+fn configuration(answers: &Answers) -> String {
+    let mut text = "\
+# Berth's configuration, as `berth init` wrote it. `berth config init --print` tells every key,
+# `berth config check` whether this is right, and `berth config show` what holds.
+
+[tools.file]
+# What the built-in tools may use. \".\" is the folder in which berth is started.
+"
+    .to_owned();
+    if !answers.write {
+        text += "# With access = \"read\", nothing is written there; a plain \"folder\" is read and written.\n";
+    }
+    text += "allowed_paths = [\n";
+    for folder in &answers.folders {
+        let value: Value = if answers.write { json!(folder) } else { json!({ "path": folder, "access": "read" }) };
+        let _ = writeln!(text, "  {},", toml(&value));
+    }
+    text += "]\n";
+    text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
+    text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
+    text
+}
+
+/// What was done, what it doesn't do, and what to try next.
+fn told(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
+    let mut text = format!("{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n", shown::path(file), shown::path(plugins));
+    if !answers.write {
+        text += &format!("{NO_APPROVALS}\n");
+    }
+    if answers.network {
+        text += &format!("{NO_NETWORK}\n");
+    }
+    let covers = |folder: &String| folder == "." || here.starts_with(folder);
+    let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
+    // In quotes where a shell would take the name apart.
+    let path = first.map(|folder| format!(" path={}", quoted(folder))).unwrap_or_default();
+    text + &format!("\nTry next:\n  berth tools\n  berth call list_directory{path}\n  {FAINT}berth config show{FAINT:#}\n")
+}
+
+fn quoted(text: &str) -> String {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
+    if plain { text.to_owned() } else { format!("'{}'", neutral_line(text).replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers to what is typed, and what was shown meanwhile.
+    fn dialogue(typed: &str) -> (Result<Answers, Error>, String) {
+        let mut shown = Vec::new();
+        let check =
+            |written: &str| if written.starts_with("/bad") { Err(format!("{written} is bad")) } else { Ok(written.replace('~', "/h")) };
+        let answers = ask(&mut Dialogue::between(typed.as_bytes(), &mut shown), Vec::new(), None, None, check);
+        (answers, anstream::adapter::strip_str(&String::from_utf8_lossy(&shown)).to_string())
+    }
+
+    fn answers(folders: &[&str], write: bool, network: bool) -> Answers {
+        Answers { folders: folders.iter().map(|&folder| folder.to_owned()).collect(), write, network }
+    }
+
+    #[test]
+    fn enter_answers_every_question_as_without_a_configuration() {
+        assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], true, false)));
+    }
+
+    #[test]
+    fn what_can_not_be_granted_is_asked_again() {
+        let (said, shown) = dialogue("/bad/one\n~/a\n/h/a\n/b\n\nno\nmaybe\ny\n");
+        assert_eq!(said.ok(), Some(answers(&["/h/a", "/b"], false, true)));
+        assert!(shown.contains("  /bad/one is bad.\n") && shown.contains("  That is /h/a.\n"), "{shown}");
+        assert!(shown.contains("  That is there already.\n") && shown.contains("answer y or n"), "{shown}");
+        assert!(dialogue("/a\n").0.is_err(), "the end of the input is no answer");
+    }
+
+    #[test]
+    fn folders_are_real_and_neither_the_machine_nor_berth_s_own() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let real = root.path().canonicalize().expect("it is there");
+        let own = Folders { home: Some(real.clone()), ..Folders::inside(&real.join("own")) };
+        for folder in ["own/data/plugins", "a"] {
+            std::fs::create_dir_all(real.join(folder)).expect("folders are made");
+        }
+        std::fs::write(real.join("file"), "").expect("a file is made");
+        std::os::unix::fs::symlink(real.join("own/data"), real.join("link")).expect("a link is made");
+        let check = |written: &str| folder(written, &own, &real);
+        assert_eq!(check("."), Ok(".".to_owned()));
+        for same in ["a", "~/a", "./a/../a/"] {
+            assert_eq!(check(same), Ok(real.join("a").display().to_string()), "{same}");
+        }
+        assert_eq!(check("~"), Ok(real.display().to_string()));
+        for (written, reason) in [
+            ("", "missing"),
+            ("/", "the whole machine"),
+            ("/usr/..", "the whole machine"),
+            ("/proc/self", "the system itself"),
+            ("none", "can't be used"),
+            ("file", "is no folder"),
+            ("own/data", "Berth's own"),
+            ("own/data/plugins", "Berth's own"),
+            ("link", "Berth's own"),
+        ] {
+            let refused = check(written).expect_err(written);
+            assert!(refused.contains(reason), "{written}: {refused}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_promised_that_does_not_hold() {
+        let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
+        let told = |answers: &Answers| told(answers, paths.0, paths.1, paths.2);
+        assert!(told(&answers(&["."], false, true)).contains(NO_APPROVALS) && told(&answers(&["."], true, true)).contains(NO_NETWORK));
+        let all = told(&answers(&["."], true, false));
+        assert!(!all.contains(NO_APPROVALS) && !all.contains(NO_NETWORK) && all.contains("berth call list_directory\n"), "{all}");
+        let elsewhere = told(&answers(&["/a b"], true, false));
+        assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
+        let read = configuration(&answers(&["/a\"b"], false, false));
+        assert!(read.contains("  { path = \"/a\\\"b\", access = \"read\" },\n"), "{read}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Files that are made once and never overwritten: the user's configuration.
+
+use std::fs::DirBuilder;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use berth_host::HostError;
+
+use crate::error::Error;
+
+/// Writes a configuration where there is none, for nobody else to read. It is there whole or not at all.
+pub(crate) fn create(path: &Path, text: &str) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A link that leads nowhere is something, too.
+    if path.symlink_metadata().is_ok() {
+        return Err(exists(path));
+    }
+    private_folder(folder)?;
+    let failed = || HostError::io(format!("writing {}", path.display()));
+    let mut file = tempfile::Builder::new().prefix(".berth-").tempfile_in(folder).map_err(failed())?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed())?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(error) => Err(failed()(error.error).into()),
+    }
+}
+
+/// Makes a folder where there is none, for nobody else to enter. One that is there stays as it is.
+pub(crate) fn private_folder(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(HostError::io(format!("making {}", path.display())))?;
+    Ok(())
+}
+
+/// That it is there, and what can be done instead.
+pub(crate) fn exists(path: &Path) -> Error {
+    let shown = path.display();
+    Error::Usage(format!(
+        "{shown} is there already and is not overwritten; `berth config show` tells what holds, and it can be edited by hand"
+    ))
+}

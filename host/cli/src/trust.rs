@@ -1,0 +1,139 @@
+//! `berth trust`: whether the working directory's `berth.toml` may widen what the user's own configuration grants.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use berth_host::HostError;
+use berth_host::config::{self, Folders, Ignored, Inputs, Project, Source, Standing};
+use berth_host::text::neutral_line;
+
+use crate::arguments::{Options, TrustArguments};
+use crate::ask::{self, Dialogue};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::shown::{self, toml};
+use crate::style::{FAINT, STRONG};
+
+/// Runs the command.
+pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    if arguments.list {
+        return list(&folders);
+    }
+    let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
+    if arguments.forget {
+        return forget(directory, &folders);
+    }
+    let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
+    // Beside the user's file alone: what a variable or a flag of this command allows would not be shown, and would count later on.
+    let inputs = Inputs { file: options.config.clone(), working_directory: Some(directory.clone()), ..Inputs::default() };
+    let loaded = config::load(&folders, &inputs).map_err(HostError::from)?;
+    let mut out = anstream::stdout();
+    let Some(project) = loaded.project else {
+        return Err(Error::Usage(format!("there is no berth.toml in {}, beside your own", directory.display())));
+    };
+    let shown = shown::path(&project.path);
+    if project.widening.is_empty() {
+        writeln!(out, "{shown} only narrows, so all of it counts already.")?;
+        return Ok(Exit::Success);
+    }
+    if project.standing == Standing::Trusted {
+        writeln!(out, "{shown} is trusted already, as it is.")?;
+        return Ok(Exit::Success);
+    }
+    write!(out, "{}", described(&project))?;
+    out.flush()?;
+    if !arguments.yes {
+        let Some(mut dialogue) = ask::at_the_terminal() else {
+            let message = "nobody is there to say yes, so it is not trusted; look at it, then: berth trust --yes";
+            writeln!(anstream::stderr(), "{message}")?;
+            return Ok(Exit::Denied);
+        };
+        if !agrees(&mut dialogue)? {
+            writeln!(out, "It is not trusted, and goes on to narrow only.")?;
+            return Ok(Exit::Denied);
+        }
+    }
+    project.trust(&folders)?;
+    writeln!(out, "{shown} is trusted, until it changes.")?;
+    Ok(Exit::Success)
+}
+
+fn agrees<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, Error> {
+    dialogue.yes_or_no("Let it count like a file of your own, until it changes?", false)
+}
+
+/// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen everything.
+fn described(project: &Project) -> String {
+    let mut text = format!("{} asks for more than your own configuration grants:\n", shown::path(&project.path));
+    for Ignored { key, source, current, proposed, reason } in &project.widening {
+        let line = if let Source::File { line, .. } = source { *line } else { 0 };
+        let current = if current.is_null() { "nothing".to_owned() } else { toml(current) };
+        let _ = write!(text, "\n  {STRONG}{}{STRONG:#}, line {line} {FAINT}({}){FAINT:#}\n", neutral_line(key), neutral_line(reason));
+        let _ = write!(text, "    now:      {current}\n    asks for: {}\n", toml(proposed));
+    }
+    if project.standing == Standing::Changed {
+        text += "\nIt was trusted, and has changed since.\n";
+    }
+    text + &format!("\n{FAINT}Your denials stay whatever it says. Its SHA-256 is {}.{FAINT:#}\n", project.digest)
+}
+
+fn list(folders: &Folders) -> Result<Exit, Error> {
+    let mut out = anstream::stdout().lock();
+    let trusted = config::trusted(folders)?;
+    if trusted.is_empty() {
+        writeln!(out, "No file is trusted.")?;
+    }
+    for (path, digest) in &trusted {
+        writeln!(out, "{}  {FAINT}{digest}{FAINT:#}", neutral_line(path))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn forget(directory: &Path, folders: &Folders) -> Result<Exit, Error> {
+    // One that is gone can be forgotten as well, by the path that the list shows.
+    let absolute = || std::path::absolute(directory).map_err(HostError::io(format!("opening {}", directory.display())));
+    let directory = directory.canonicalize().or_else(|_| absolute())?;
+    let path = if directory.ends_with("berth.toml") { directory } else { directory.join("berth.toml") };
+    let mut out = anstream::stdout();
+    if config::forget(folders, &path)? {
+        writeln!(out, "{} is trusted no longer.", shown::path(&path))?;
+        return Ok(Exit::Success);
+    }
+    Err(Error::Usage(format!("{} is not trusted; `berth trust --list` tells what is", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn project() -> Project {
+        let source = Source::File { path: "/w/berth.toml".into(), line: 3 };
+        let ignored =
+            |key: &str, current, proposed| Ignored { key: key.into(), source: source.clone(), current, proposed, reason: "no".into() };
+        Project {
+            path: "/w/berth.toml".into(),
+            digest: "d".repeat(64),
+            standing: Standing::Changed,
+            widening: vec![ignored("tools.call", json!(30), json!(60)), ignored("plugins.x", json!(null), json!({ "path": "\u{1b}[2J" }))],
+        }
+    }
+
+    #[test]
+    fn everything_that_is_asked_for_is_shown_before_it_counts() {
+        let text = anstream::adapter::strip_str(&described(&project())).to_string();
+        assert!(text.contains("  tools.call, line 3 (no)\n    now:      30\n    asks for: 60\n"), "{text}");
+        assert!(text.contains("    now:      nothing\n    asks for: { path = \"\\u001b[2J\" }\n"), "{text}");
+        assert!(text.contains("has changed since") && text.contains(&"d".repeat(64)), "{text}");
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (said, expected) in [("\n", false), ("n\n", false), ("y\n", true)] {
+            assert_eq!(agrees(&mut Dialogue::between(said.as_bytes(), Vec::new())).ok(), Some(expected), "{said:?}");
+        }
+    }
+}

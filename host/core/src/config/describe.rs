@@ -1,0 +1,118 @@
+//! The configuration in words, from its schema: for the template and the documents, so that neither can fall behind.
+
+use serde_json::Value;
+
+/// A table of the configuration, with its keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableDescription {
+    /// Its dotted key; `NAME` stands for a name that the operator chooses.
+    pub path: String,
+    /// What it is for.
+    pub description: String,
+    /// The values in it; the tables in it follow on their own.
+    pub keys: Vec<KeyDescription>,
+}
+
+/// A value of the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyDescription {
+    /// Its name in the table.
+    pub name: String,
+    /// What it takes, in words.
+    pub takes: String,
+    /// What holds where nobody says anything; `None` where that is said elsewhere.
+    pub default: Option<Value>,
+    /// What it means.
+    pub description: String,
+}
+
+/// Every table and key, in the order of their definition.
+pub fn describe() -> Vec<TableDescription> {
+    let schema = super::schema();
+    let mut tables = Vec::new();
+    for (name, property) in properties(&schema) {
+        table(&schema, property, name, &mut tables);
+    }
+    tables
+}
+
+fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
+    let target = resolved(root, schema);
+    let more = &target["additionalProperties"];
+    if more.is_object() {
+        // Of a table of tables, the inner one is described.
+        let mut inner = more.clone();
+        inner["description"] = schema["description"].clone();
+        return table(root, &inner, &format!("{path}.NAME"), tables);
+    }
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let description = text(&schema["description"]).or_else(|| text(&target["description"])).unwrap_or_default();
+    let (below, values): (Vec<_>, Vec<_>) = properties(target).partition(|(_, property)| resolved(root, property)["type"] == "object");
+    let keys = values.into_iter().map(|(name, property)| KeyDescription {
+        name: name.to_owned(),
+        takes: takes(root, property),
+        default: property.get("default").cloned(),
+        description: text(&property["description"]).unwrap_or_default(),
+    });
+    tables.push(TableDescription { path: path.to_owned(), description, keys: keys.collect() });
+    for (name, property) in below {
+        table(root, property, &format!("{path}.{name}"), tables);
+    }
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    schema["properties"].as_object().into_iter().flatten().map(|(name, property)| (name.as_str(), property))
+}
+
+fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let target = schema["$ref"].as_str().and_then(|reference| root.pointer(reference.trim_start_matches('#')));
+    target.unwrap_or(schema)
+}
+
+/// What a key takes, in words.
+fn takes(root: &Value, schema: &Value) -> String {
+    let schema = resolved(root, schema);
+    for key in ["anyOf", "oneOf"] {
+        if let Some(forms) = schema[key].as_array() {
+            // A key that may be absent is one that may be null, which TOML can't say.
+            let forms = forms.iter().filter(|form| form["type"] != "null");
+            return forms.map(|form| takes(root, form)).collect::<Vec<_>>().join(" or ");
+        }
+    }
+    if let Some(only) = schema.get("const") {
+        return format!("`{only}`");
+    }
+    let names = match &schema["type"] {
+        Value::Array(names) => names.first().and_then(Value::as_str),
+        name => name.as_str(),
+    };
+    match names {
+        Some("integer") => format!("a whole number from {} to {}", schema["minimum"], schema["maximum"]),
+        Some("string") => "a text".to_owned(),
+        Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
+        Some("object") => {
+            let fields: Vec<String> = properties(schema).map(|(name, field)| format!("`{name}` ({})", takes(root, field))).collect();
+            format!("a table of {}", fields.join(" and "))
+        }
+        other => format!("a value of the type {}", other.unwrap_or("any")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::known;
+    use super::*;
+
+    #[test]
+    fn every_key_is_described_in_words() {
+        let tables = describe();
+        for key in known().iter().filter(|key| !key.table && !key.in_list) {
+            let (name, table) = key.path.split_last().expect("a key has a name");
+            let table = table.join(".").replace('*', "NAME");
+            let described =
+                tables.iter().find(|known| known.path == table).and_then(|table| table.keys.iter().find(|key| key.name == *name));
+            let described = described.unwrap_or_else(|| panic!("{key:?} is not described"));
+            assert!(!described.description.is_empty() && !described.takes.contains("of the type"), "{described:?}");
+        }
+    }
+}

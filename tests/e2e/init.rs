@@ -1,0 +1,142 @@
+//! The user's configuration is begun: by three questions, or from the template of every key.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::support::{Cli, Ended};
+
+/// A user who has no folder of Berth's own yet.
+struct Newcomer(Cli);
+
+impl Newcomer {
+    fn new() -> Self {
+        let cli = Cli::new();
+        fs::remove_dir(cli.root.path().join("config")).expect("it is empty");
+        Self(cli)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.root.path().join("config/berth.toml")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).expect("it is there")
+    }
+
+    #[track_caller]
+    fn run(&self, line: &[&str]) -> Ended {
+        self.0.run(line)
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+}
+
+#[test]
+fn options_answer_the_questions() {
+    let user = Newcomer::new();
+    let notes = user.0.root.path().canonicalize().expect("it is there").join("my notes");
+    fs::create_dir(&notes).expect("a folder is made");
+    let told = user.run(&["init", "--folder", ".", "--folder", "~/my notes", "--write", "yes", "--network", "no"]).ends(0).stdout;
+    assert!(told.contains("berth call list_directory\n") && !told.contains("network"), "{told}");
+    assert_eq!((mode(&user.file()), mode(user.file().parent().expect("a folder"))), (0o600, 0o700));
+    assert_eq!(mode(&user.0.root.path().join("data/plugins")), 0o700);
+    assert!(user.text().contains(&format!("{notes:?}")), "{}", user.text());
+    user.run(&["config", "check"]).ends(0);
+    user.run(&["tools"]).ends(0);
+    user.run(&["call", "list_directory"]).ends(0);
+    user.run(&["call", "write", &format!("path={}", notes.join("a").display()), "content=x"]).ends(0);
+    assert_eq!(fs::read_to_string(notes.join("a")).expect("it is there"), "x");
+    assert_eq!(fs::read_dir(user.file().parent().expect("a folder")).expect("it is there").count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn a_no_to_writing_is_one() {
+    let user = Newcomer::new();
+    let told = user.run(&["init", "--write", "no"]).ends(0).stdout;
+    assert!(told.contains("tools only read there"), "{told}");
+    user.run(&["call", "read", "path=notes.txt"]).ends(0);
+    let refused = user.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
+    assert!(refused.contains("read-only"), "{refused}");
+    assert_eq!(fs::read_to_string(user.0.work().join("notes.txt")).expect("it is there"), "first\nsecond\n");
+}
+
+#[test]
+fn a_yes_to_the_network_promises_nothing() {
+    let user = Newcomer::new();
+    let told = user.run(&["init", "--network", "yes"]).ends(0).stdout;
+    assert!(told.contains("No tool of this version uses the network"), "{told}");
+    assert!(!user.text().contains("network"), "{}", user.text());
+}
+
+#[test]
+fn where_nobody_can_be_asked_nothing_is_guessed() {
+    let user = Newcomer::new();
+    let told = user.run(&["init"]).ends(2).stderr;
+    assert!(told.contains("--folder") && told.contains("--write"), "{told}");
+    for (folder, reason) in [("/", "the whole machine"), ("none", "can't be used"), ("notes.txt", "no folder"), ("/proc", "the system")] {
+        let told = user.run(&["init", "--folder", folder]).ends(2).stderr;
+        assert!(told.contains(reason), "{folder}: {told}");
+    }
+    user.run(&["init", "--write", "perhaps"]).ends(2);
+    assert!(!user.file().exists() && !user.0.root.path().join("data").exists());
+}
+
+#[test]
+fn a_configuration_that_is_there_is_never_overwritten() {
+    let user = Newcomer::new();
+    for line in [&["init", "--write", "yes"][..], &["config", "init"]] {
+        fs::create_dir_all(user.file().parent().expect("a folder")).expect("it is made");
+        fs::write(user.file(), "mine").expect("a file is written");
+        let told = user.run(line).ends(2).stderr;
+        assert!(told.contains("berth config show"), "{told}");
+        assert_eq!(user.text(), "mine");
+        // Nor what a link stands for, whether it leads anywhere or not.
+        fs::remove_file(user.file()).expect("it goes");
+        let elsewhere = user.0.root.path().join("elsewhere.toml");
+        symlink(&elsewhere, user.file()).expect("a link is made");
+        user.run(line).ends(2);
+        assert!(!elsewhere.exists() && user.file().is_symlink());
+        fs::remove_file(user.file()).expect("it goes");
+    }
+}
+
+#[test]
+fn the_questions_are_asked_at_a_terminal() {
+    let user = Newcomer::new();
+    let Some(ended) = user.0.typed(&["init"], "/\n..\n\nn\ny\n") else { return };
+    let shown = ended.ends(0).stdout;
+    for part in
+        ["the whole machine", "Another one", "without asking? [Y/n]", "network? [y/N]", "tools only read there", "No tool of this version"]
+    {
+        assert!(shown.contains(part), "{part} is missing: {shown}");
+    }
+    user.run(&["call", "read", "path=../secret.txt"]).ends(0);
+    user.run(&["call", "write", "path=../secret.txt", "content=x"]).ends(3);
+}
+
+#[test]
+fn the_template_is_right_with_and_without_its_comments() {
+    let user = Newcomer::new();
+    let printed = user.run(&["config", "init", "--print"]).ends(0).stdout;
+    assert!(!user.file().exists());
+    let before = user.run(&["config", "show", "--json"]).ends(0).json();
+    user.run(&["config", "init"]).ends(0);
+    assert_eq!((user.text(), mode(&user.file())), (printed.clone(), 0o600));
+    user.run(&["config", "check"]).ends(0);
+    assert_eq!(user.run(&["config", "show", "--json"]).ends(0).json()["values"], before["values"]);
+
+    let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line != "#";
+    let keys: Vec<&str> = printed.lines().map(|line| if is_key(line) { &line[1..] } else { line }).collect();
+    fs::write(user.file(), keys.join("\n")).expect("a file is written");
+    user.run(&["config", "check"]).ends(0);
+    let after = user.run(&["config", "show", "--json"]).ends(0).json();
+    for value in before["values"].as_array().expect("there are values") {
+        let same = after["values"].as_array().expect("there are values").iter().find(|other| other["key"] == value["key"]);
+        let same = same.unwrap_or_else(|| panic!("{value} is missing"));
+        assert_eq!(same["value"], value["value"]);
+        assert_ne!(same["source"], value["source"], "{value} is not in the template");
+    }
+}

@@ -1,0 +1,93 @@
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{berth, shared_cache};
+
+/// A folder to work in, with folders of Berth's own beside it.
+pub(crate) struct Cli {
+    pub(crate) root: TempDir,
+}
+
+/// What a command came to.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Cli {
+    pub(crate) fn new() -> Self {
+        let root = TempDir::new().expect("a temporary folder is made");
+        for folder in ["work", "config"] {
+            fs::create_dir(root.path().join(folder)).expect("a folder is made");
+        }
+        let cli = Self { root };
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
+        fs::write(cli.root.path().join("secret.txt"), "the secret").expect("a file is written");
+        cli
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.path().canonicalize().expect("it is there").join("work")
+    }
+
+    pub(crate) fn command(&self, line: &[&str]) -> Command {
+        let mut command = Command::new(berth());
+        command.args(line).current_dir(self.work()).env_clear().env("HOME", self.root.path());
+        command.env("BERTH_CONFIG_DIR", self.root.path().join("config")).env("BERTH_DATA_DIR", self.root.path().join("data"));
+        command.env("BERTH_CACHE_DIR", shared_cache()).stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn run(&self, line: &[&str]) -> Ended {
+        Ended::of(self.command(line).output().expect("berth starts"))
+    }
+
+    /// The same at a terminal, where somebody types `input`. `None` where this machine has no `script`, which makes terminals.
+    pub(crate) fn typed(&self, line: &[&str], input: &str) -> Option<Ended> {
+        let quoted: Vec<String> = std::iter::once(berth().display().to_string())
+            .chain(line.iter().map(|word| (*word).to_owned()))
+            .map(|word| format!("'{word}'"))
+            .collect();
+        let command = self.command(&[]);
+        let mut script = Command::new("script");
+        script.args(["-qec", &quoted.join(" "), "/dev/null"]).current_dir(self.work()).env_clear();
+        script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
+        script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+        child.stdin.take().expect("it has an input").write_all(input.as_bytes()).expect("it reads its input");
+        let ended = child.wait_with_output().expect("it ends");
+        Some(Ended::of(ended))
+    }
+
+    /// The user's configuration.
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.root.path().join("config/berth.toml"), text).expect("the configuration is written");
+    }
+}
+
+impl Ended {
+    pub(crate) fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("berth prints UTF-8");
+        let code = output.status.code().expect("berth is not killed");
+        let ended = Self { code, stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert!(!ended.stdout.contains('\u{1b}') && !ended.stderr.contains('\u{1b}'), "no colours where nobody sees them");
+        ended
+    }
+
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+}
