@@ -112,7 +112,7 @@ fn what_is_berth_s_own_stays_so_where_the_whole_home_is_granted() {
     for path in ["../config/berth.toml", "to-config/berth.toml", "../data/trusted.json", "to-data/trusted.json", "to-list", "../data/new"] {
         cli.run(&["call", "write", &format!("path={path}"), "content={}"]).ends(3);
     }
-    let digest = cli.run(&["config", "show", "--json"]).ends(0).json()["project"]["sha256"].as_str().expect("a digest").to_owned();
+    let digest = cli.run(&["config", "show", "--json"]).ends(0).json()["project"]["digest"].as_str().expect("a digest").to_owned();
     for path in ["../data/trusted.json", "to-data/trusted.json", "to-list"] {
         let read = cli.run(&["call", "read", &format!("path={path}")]).ends(3);
         assert!(!read.stdout.contains(&digest) && !read.stderr.contains(&digest), "{path}");

@@ -223,8 +223,8 @@ Examples:
   berth init
   berth init --folder . --folder ~/notes --write no --network no
 
-It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed. A configuration that is there already
-is never overwritten.";
+It asks for what no option says; where nobody can be asked, the rest is as if Enter was pressed.
+A configuration that is there already is never overwritten.";
 
 /// `berth init`.
 #[derive(Args, Debug)]
@@ -244,9 +244,7 @@ pub(crate) struct InitArguments {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum YesOrNo {
-    /// Agreed
     Yes,
-    /// Refused
     No,
 }
 
@@ -256,8 +254,9 @@ Examples:
   berth trust --list
   berth trust --forget
 
-A berth.toml in the working directory only narrows: what it would widen is ignored, and named. This command shows all of that, asks, and
-then lets the file count like one of your own, until it changes. It never takes one of your denials away.";
+A berth.toml in the working directory only narrows: what it would widen is ignored, and named.
+This command shows all of that, asks, and then lets the file count like one of your own, until it
+changes. It never takes one of your denials away.";
 
 /// `berth trust`.
 #[derive(Args, Debug)]

@@ -67,16 +67,19 @@ fn agrees<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, E
 /// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen everything.
 fn described(project: &Project) -> String {
     let mut text = format!("{} asks for more than your own configuration grants:\n", shown::path(&project.path));
-    for Ignored { key, source, current, proposed, reason } in &project.widening {
+    for Ignored { key, source, current, proposed, reasons } in &project.widening {
         let line = if let Source::File { line, .. } = source { *line } else { 0 };
         let current = if current.is_null() { "nothing".to_owned() } else { toml(current) };
-        let _ = write!(text, "\n  {STRONG}{}{STRONG:#}, line {line} {FAINT}({}){FAINT:#}\n", neutral_line(key), neutral_line(reason));
-        let _ = write!(text, "    now:      {current}\n    asks for: {}\n", toml(proposed));
+        let _ = writeln!(text, "\n  {STRONG}{}{STRONG:#}, line {line}", neutral_line(key));
+        for reason in reasons {
+            let _ = writeln!(text, "    {FAINT}{}{FAINT:#}", neutral_line(reason));
+        }
+        let _ = writeln!(text, "    now:      {current}\n    asks for: {}", toml(proposed));
     }
     if project.standing == Standing::Changed {
         text += "\nIt was trusted, and has changed since.\n";
     }
-    text + &format!("\n{FAINT}Your denials stay whatever it says. Its SHA-256 is {}.{FAINT:#}\n", project.digest)
+    text + &format!("\nYour denials stay, whatever it says. {FAINT}What it says has the digest {}.{FAINT:#}\n", project.digest)
 }
 
 fn list(folders: &Folders) -> Result<Exit, Error> {
@@ -112,8 +115,13 @@ mod tests {
 
     fn project() -> Project {
         let source = Source::File { path: "/w/berth.toml".into(), line: 3 };
-        let ignored =
-            |key: &str, current, proposed| Ignored { key: key.into(), source: source.clone(), current, proposed, reason: "no".into() };
+        let ignored = |key: &str, current, proposed| Ignored {
+            key: key.into(),
+            source: source.clone(),
+            current,
+            proposed,
+            reasons: vec!["no".into()],
+        };
         Project {
             path: "/w/berth.toml".into(),
             digest: "d".repeat(64),
@@ -125,7 +133,7 @@ mod tests {
     #[test]
     fn everything_that_is_asked_for_is_shown_before_it_counts() {
         let text = anstream::adapter::strip_str(&described(&project())).to_string();
-        assert!(text.contains("  tools.call, line 3 (no)\n    now:      30\n    asks for: 60\n"), "{text}");
+        assert!(text.contains("  tools.call, line 3\n    no\n    now:      30\n    asks for: 60\n"), "{text}");
         assert!(text.contains("    now:      nothing\n    asks for: { path = \"\\u001b[2J\" }\n"), "{text}");
         assert!(text.contains("has changed since") && text.contains(&"d".repeat(64)), "{text}");
     }

@@ -32,10 +32,10 @@ fn project(project: &Project) -> Value {
         Standing::Changed => "changed",
         Standing::Trusted => "trusted",
     };
-    let ignored = |Ignored { key, source, current, proposed, reason }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reason": reason });
+    let ignored = |Ignored { key, source, current, proposed, reasons }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reasons": reasons });
     json!({
         "file": shown::path(&project.path),
-        "sha256": project.digest,
+        "digest": project.digest,
         "standing": standing,
         "ignored": project.ignored().iter().map(ignored).collect::<Value>(),
     })

@@ -29,14 +29,19 @@ pub struct Ignored {
     pub current: Value,
     /// What the file asks for.
     pub proposed: Value,
-    /// Why it is ignored, or which part of it.
-    pub reason: String,
+    /// Why it is ignored: a reason for each part of it that is, at least one.
+    pub reasons: Vec<String>,
 }
 
-/// One line, without anything that could steer a terminal.
+/// One line with the first reason, without anything that could steer a terminal.
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: `{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(&self.reason))
+        let first = self.reasons.first().map_or("", String::as_str);
+        write!(f, "{}: `{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(first))?;
+        match self.reasons.len() {
+            0 | 1 => Ok(()),
+            count => write!(f, ", and {} more", count - 1),
+        }
     }
 }
 
@@ -73,7 +78,7 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>) -> Resu
         match step.follow(rule) {
             Ok(outcome) => {
                 narrowed.leaves.extend(outcome.leaf);
-                narrowed.ignored.extend(outcome.why_not.map(|reason| step.ignored(reason)));
+                narrowed.ignored.extend((!outcome.why_not.is_empty()).then(|| step.ignored(outcome.why_not)));
             }
             Err(found) => problems.extend(found),
         }
@@ -87,6 +92,14 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>) -> Resu
 pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>) -> Vec<Leaf> {
     let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
     proposed.iter().filter(|leaf| !adds(leaf)).cloned().chain(narrowed.into_iter().filter(adds)).collect()
+}
+
+/// Where the directories lead that `leaves` grant. A link in the working directory may lead elsewhere the next time, with the file as it was.
+pub(super) fn destinations(leaves: &[Leaf], bases: Bases<'_>) -> Vec<PathBuf> {
+    let granting = leaves.iter().filter(|leaf| matches!(rule(&leaf.path), Some(Rule::Directories)));
+    let items = granting.flat_map(|leaf| leaf.value.as_array().into_iter().flatten());
+    let written = items.filter_map(|item| AllowedPath::deserialize(item.clone()).ok());
+    written.map(|written| Granted::new(written, Source::Default, bases).real).collect()
 }
 
 /// What holds with everything that is inherited, automatic or implied put in its place: only such values can be compared.
@@ -126,7 +139,7 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
             source: leaves[0].sources[1].clone(),
             current: Value::Null,
             proposed: whole[&path[0]][&path[1]].clone(),
-            reason: "only your own configuration can add a plugin".to_owned(),
+            reasons: vec!["only your own configuration can add a plugin".to_owned()],
         }
     };
     tables.into_iter().map(ignored).collect()
@@ -144,16 +157,16 @@ struct Step<'a> {
 #[derive(Default)]
 struct Outcome {
     leaf: Option<Leaf>,
-    why_not: Option<String>,
+    why_not: Vec<String>,
 }
 
 impl Outcome {
     fn counts(leaf: Leaf) -> Self {
-        Self { leaf: Some(leaf), why_not: None }
+        Self { leaf: Some(leaf), why_not: Vec::new() }
     }
 
     fn ignored(reason: impl Into<String>) -> Self {
-        Self { leaf: None, why_not: Some(reason.into()) }
+        Self { leaf: None, why_not: vec![reason.into()] }
     }
 }
 
@@ -176,13 +189,13 @@ impl Step<'_> {
         })
     }
 
-    fn ignored(&self, reason: String) -> Ignored {
+    fn ignored(&self, reasons: Vec<String>) -> Ignored {
         Ignored {
             key: dotted(&self.leaf.path),
             source: self.leaf.source(),
             current: self.current.clone(),
             proposed: self.proposed(),
-            reason,
+            reasons,
         }
     }
 
@@ -240,7 +253,7 @@ impl Step<'_> {
             return if current.is_empty() { Outcome::default() } else { Outcome::ignored(reason) };
         }
         let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
-        let why_not = more.first().map(|(item, _)| several(&format!("{} is not in your list", text(item)), more.len()));
+        let why_not = more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
         let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
         let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
         let leaf = (!kept.is_empty() && !same).then(|| self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone()))));
@@ -266,67 +279,54 @@ impl Step<'_> {
             proposed = FileTools::default().allowed_paths.into_iter().map(|path| (path, self.leaf.source())).collect();
         }
         let current = self.current_list().into_iter().filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
-        let (current, missing): (Vec<_>, Vec<_>) = current.map(|entry| self.resolve(entry)).partition(|granted| granted.is_there);
-        let proposed: Vec<Granted> = proposed.into_iter().map(|entry| self.resolve(entry)).collect();
+        let resolve = |(written, source)| Granted::new(written, source, self.bases);
+        let (current, missing): (Vec<_>, Vec<_>) = current.map(resolve).partition(|granted| granted.is_there);
+        let proposed: Vec<Granted> = proposed.into_iter().map(resolve).collect();
 
         let problems: Vec<Problem> = proposed
             .iter()
             .filter(|granted| !granted.is_there && access(&current, &granted.real).is_some())
             .map(|granted| {
-                let shown = shown(&granted.written.path);
-                Problem::new(granted.source.clone(), format!("{shown} is no directory that is there; make it, or take it out"))
+                Problem::new(granted.source.clone(), format!("{granted} is no directory that is there; make it, or take it out"))
             })
             .collect();
         if !problems.is_empty() {
             return Err(problems);
         }
 
-        let (mut kept, mut refused) = (BTreeMap::new(), Vec::new());
-        // The file's own first, so that a directory in both shows the file's line.
-        for granted in proposed.iter().filter(|granted| granted.is_there).chain(&current) {
+        let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
+        // In the file's order, and a directory in both with the file's line.
+        for granted in proposed.iter().chain(&current) {
             let (Some(asked), held) = (access(&proposed, &granted.real), access(&current, &granted.real)) else { continue };
             match held {
                 None if current.iter().any(|held| held.real.starts_with(&granted.real)) => {
-                    refused.push(format!("{} is wider than what is granted", shown(&granted.written.path)));
+                    refused.push(format!("{granted} is wider than what is granted"));
                 }
-                None => refused.push(format!("{} is in no granted directory", shown(&granted.written.path))),
+                None => refused.push(format!("{granted} is in no granted directory")),
+                Some(_) if kept.iter().any(|(known, _)| known.real == granted.real) => {}
                 Some(held) => {
-                    if held < asked && !kept.contains_key(&granted.real) {
-                        refused.push(format!("{} is granted for reading alone", shown(&granted.written.path)));
+                    if held < asked {
+                        refused.push(format!("{granted} is granted for reading alone"));
                     }
-                    kept.entry(granted.real.clone()).or_insert((held.min(asked), granted));
+                    kept.push((granted, held.min(asked)));
                 }
             }
         }
-        refused.extend(
-            proposed
-                .iter()
-                .filter(|granted| !granted.is_there)
-                .map(|granted| format!("{} is in no granted directory", shown(&granted.written.path))),
-        );
 
-        let same = kept.len() == current.len()
-            && current.iter().all(|held| kept.get(&held.real).is_some_and(|(access, _)| *access == held.written.access));
+        let is_kept = |held: &Granted| kept.iter().any(|(granted, access)| granted.real == held.real && *access == held.written.access);
+        let same = kept.len() == current.len() && current.iter().all(is_kept);
         let leaf = (!kept.is_empty() && !same).then(|| {
             // What isn't there stays a mistake of the operator's.
             let missing = missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
-            let kept = kept.iter().map(|(real, (access, granted))| {
+            let kept = kept.iter().map(|(granted, access)| {
                 // By its real path, which was compared, not by a name that may have been given to another directory meanwhile.
-                let path = real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
+                let path = granted.real.to_str().map_or_else(|| granted.written.path.clone(), str::to_owned);
                 (AllowedPath { path, access: *access }, granted.source.clone())
             });
             let written = |path: AllowedPath| toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false));
             self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
         });
-        let count = refused.len();
-        Ok(Outcome { leaf, why_not: refused.into_iter().next().map(|first| several(&first, count)) })
-    }
-
-    fn resolve(&self, (written, source): (AllowedPath, Source)) -> Granted {
-        let path = expand(&written.path, self.bases.working_directory, self.bases.folders);
-        // A name that isn't UTF-8 could not be written down as what it is.
-        let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
-        Granted { is_there: real.is_some(), real: real.unwrap_or_else(|| real_or_given(&path)), written, source }
+        Ok(Outcome { leaf, why_not: refused })
     }
 }
 
@@ -336,17 +336,33 @@ struct Granted {
     source: Source,
     real: PathBuf,
     is_there: bool,
+    /// Whether `real` is something else than what is written, so that it has to be told.
+    leads_elsewhere: bool,
+}
+
+impl Granted {
+    fn new(written: AllowedPath, source: Source, Bases { folders, working_directory }: Bases<'_>) -> Self {
+        let path = expand(&written.path, working_directory, folders);
+        // A name that isn't UTF-8 could not be written down as what it is.
+        let real = path.canonicalize().ok().filter(|real| real.is_dir() && real.to_str().is_some());
+        let is_there = real.is_some();
+        let real = real.unwrap_or_else(|| real_or_given(&path));
+        Self { leads_elsewhere: real != path, is_there, real, written, source }
+    }
+}
+
+impl fmt::Display for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.written.path))?;
+        if self.leads_elsewhere { write!(f, ", which is {},", self.real.display()) } else { Ok(()) }
+    }
 }
 
 /// What may be done at `path`: as the longest directory over it says, and the narrower one where it is there twice.
 fn access(granted: &[Granted], path: &Path) -> Option<PathAccess> {
-    let over = granted.iter().filter(|granted| granted.is_there && path.starts_with(&granted.real));
+    let over = granted.iter().filter(|granted| path.starts_with(&granted.real));
     let longest = over.max_by_key(|granted| (granted.real.components().count(), std::cmp::Reverse(granted.written.access)));
     longest.map(|granted| granted.written.access)
-}
-
-fn several(first: &str, count: usize) -> String {
-    if count > 1 { format!("{first}, and {} more", count - 1) } else { first.to_owned() }
 }
 
 /// A stranger's value in a notice.

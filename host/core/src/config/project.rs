@@ -1,6 +1,7 @@
-//! The `berth.toml` of the working directory: read, narrowed, and trusted where its owner said so of exactly these bytes.
+//! The `berth.toml` of the working directory: read, narrowed, and trusted where the user said so of exactly what it says.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
@@ -23,7 +24,8 @@ const MAX_VALUES: usize = 512;
 pub struct Project {
     /// Its real path.
     pub path: PathBuf,
-    /// The SHA-256 of its bytes, in hexadecimal digits.
+    /// The SHA-256 of its bytes and of where the directories lead that it names, in hexadecimal digits: what the user trusts. A link may
+    /// be changed by whoever brought the file.
     pub digest: String,
     /// How much of it counts.
     pub standing: Standing,
@@ -64,7 +66,7 @@ impl Project {
     }
 }
 
-/// The trusted files: the digests of their bytes, by their real paths.
+/// The trusted files: their [digests](Project::digest), by their real paths.
 ///
 /// # Errors
 ///
@@ -91,7 +93,7 @@ struct Trusted {
 /// What the file says, before anybody has looked at whether it may.
 pub(super) struct Proposal {
     path: PathBuf,
-    digest: String,
+    text: String,
     leaves: Vec<Leaf>,
 }
 
@@ -111,7 +113,7 @@ pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) ->
     }
     // As in the user's file: a name that no plugin can have is a mistake.
     Loaded::of(&leaves)?.checked()?;
-    Ok(Some(Proposal { path, digest: format!("{:x}", Sha256::digest(text)), leaves }))
+    Ok(Some(Proposal { path, text, leaves }))
 }
 
 /// Sees what of it counts beside `base`, all that the operator says.
@@ -120,9 +122,10 @@ pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) ->
 ///
 /// What is wrong with the file, or with what is kept of those that are trusted.
 pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
-    let Proposal { path, digest, leaves } = proposal;
-    let working_directory = path.parent().unwrap_or(&path);
-    let narrowed = narrow(&leaves, base, Bases { folders, working_directory })?;
+    let Proposal { path, text, leaves } = proposal;
+    let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
+    let narrowed = narrow(&leaves, base, bases)?;
+    let digest = digest(&text, &narrow::destinations(&leaves, bases));
     let mut project = Project { path, digest, standing: Standing::Narrows, widening: narrowed.ignored };
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
@@ -137,6 +140,16 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
     };
     let counting = if project.standing == Standing::Trusted { narrow::trusted(&leaves, narrowed.leaves) } else { narrowed.leaves };
     Ok((project, counting))
+}
+
+fn digest(text: &str, destinations: &[PathBuf]) -> String {
+    let mut digest = Sha256::new_with_prefix(text);
+    for destination in destinations {
+        // A NUL is in no path and in no TOML.
+        digest.update([0]);
+        digest.update(destination.as_os_str().as_bytes());
+    }
+    format!("{:x}", digest.finalize())
 }
 
 impl From<Problems> for Vec<Problem> {

@@ -88,7 +88,7 @@ fn all_attempts_together_widen_nothing_either() {
 
 /// What the key comes to, and why it is ignored.
 #[track_caller]
-fn check(user: &str, project: &str, key: &str, expected: Value, why_not: Option<&str>) {
+fn check(user: &str, project: &str, key: &str, expected: Value, why_not: &[&str]) {
     let scene = Scene::new();
     for folder in ["work/vendor", "work/src/gen", "own-home/other"] {
         fs::create_dir_all(scene.work.parent().expect("a parent").join(folder)).expect("folders are made");
@@ -96,35 +96,35 @@ fn check(user: &str, project: &str, key: &str, expected: Value, why_not: Option<
     symlink(scene.folders.home.as_ref().expect("a home").join("other"), scene.work.join("way-out")).expect("a link is made");
     let loaded = scene.load_with(user, project);
     let entry = loaded.entries().into_iter().find(|entry| entry.key == key);
-    let root = scene.work.parent().expect("a parent").display().to_string() + "/";
-    let value = entry.map_or(Value::Null, |entry| serde_json::from_str(&entry.value.to_string().replace(&root, "@/")).expect("it is JSON"));
+    let root = scene.work.parent().expect("a parent").display().to_string();
+    let value = entry.map_or(Value::Null, |entry| serde_json::from_str(&entry.value.to_string().replace(&root, "@")).expect("it is JSON"));
     assert_eq!(value, expected, "{user} and {project}");
     let ignored = loaded.project.as_ref().map_or(&[][..], Project::ignored);
-    let reasons: Vec<&str> = ignored.iter().map(|ignored| ignored.reason.as_str()).collect();
-    assert_eq!(reasons, Vec::from_iter(why_not), "{user} and {project}");
+    let reasons: Vec<String> = ignored.iter().flat_map(|ignored| &ignored.reasons).map(|reason| reason.replace(&root, "@")).collect();
+    assert_eq!(reasons, why_not, "{user} and {project}");
 }
 
 #[test]
 fn the_smaller_number_counts() {
-    check("", "tools.call = 5", "tools.call", json!(5), None);
-    check("", "tools.call = 31", "tools.call", json!(30), Some("31 is more than 30"));
-    check("tools.call = 60", "tools.call = 59", "tools.call", json!(59), None);
-    check("tools.call = 60", "tools.call = 60", "tools.call", json!(60), None);
-    check("", "tools.max_concurrent = 1", "tools.max_concurrent", json!(1), None);
-    check("", "tools.max_concurrent = 0", "tools.max_concurrent", json!(0), None);
+    check("", "tools.call = 5", "tools.call", json!(5), &[]);
+    check("", "tools.call = 31", "tools.call", json!(30), &["31 is more than 30"]);
+    check("tools.call = 60", "tools.call = 59", "tools.call", json!(59), &[]);
+    check("tools.call = 60", "tools.call = 60", "tools.call", json!(60), &[]);
+    check("", "tools.max_concurrent = 1", "tools.max_concurrent", json!(1), &[]);
+    check("", "tools.max_concurrent = 0", "tools.max_concurrent", json!(0), &[]);
     let automatic = berth_runtime::automatic_concurrency();
     let more = format!("1024 is more than {automatic}");
-    check("", "tools.max_concurrent = 1024", "tools.max_concurrent", json!(0), Some(&more));
+    check("", "tools.max_concurrent = 1024", "tools.max_concurrent", json!(0), &[&more]);
     let all = format!("{automatic} is more than 2");
-    check("tools.max_concurrent = 2", "tools.max_concurrent = 0", "tools.max_concurrent", json!(2), Some(&all));
+    check("tools.max_concurrent = 2", "tools.max_concurrent = 0", "tools.max_concurrent", json!(2), &[&all]);
 }
 
 #[test]
 fn a_limit_that_a_plugin_inherits_is_the_one_to_stay_below() {
     let user = "tools.limits.memory_mib = 100\n[plugins.x]\n";
     let key = "plugins.x.limits.memory_mib";
-    check(user, "plugins.x.limits.memory_mib = 99", key, json!(99), None);
-    check(user, "plugins.x.limits.memory_mib = 101", key, Value::Null, Some("101 is more than 100"));
+    check(user, "plugins.x.limits.memory_mib = 99", key, json!(99), &[]);
+    check(user, "plugins.x.limits.memory_mib = 101", key, Value::Null, &["101 is more than 100"]);
     // A variable or a flag may have lowered what is inherited.
     let scene = Scene::new();
     scene.load_with(user, "plugins.x.limits.memory_mib = 99");
@@ -136,22 +136,28 @@ fn a_limit_that_a_plugin_inherits_is_the_one_to_stay_below() {
 #[test]
 fn denials_add_up() {
     let both = json!(["**/.env", "secrets"]);
-    check("tools.file.deny_read = [\"**/.env\"]", "tools.file.deny_read = [\"secrets\", \"**/.env\"]", "tools.file.deny_read", both, None);
-    check("", "tools.file.deny_write = [\"vendor\"]", "tools.file.deny_write", json!([".git/**", "vendor"]), None);
-    check("", "tools.file.deny_write = []", "tools.file.deny_write", json!([".git/**"]), None);
+    check("tools.file.deny_read = [\"**/.env\"]", "tools.file.deny_read = [\"secrets\", \"**/.env\"]", "tools.file.deny_read", both, &[]);
+    check("", "tools.file.deny_write = [\"vendor\"]", "tools.file.deny_write", json!([".git/**", "vendor"]), &[]);
+    check("", "tools.file.deny_write = []", "tools.file.deny_write", json!([".git/**"]), &[]);
 }
 
 #[test]
 fn what_alone_is_read_becomes_less() {
     let (key, user) = ("tools.file.allow_read", "tools.file.allow_read = [\"a\", \"b\"]");
-    check("", "tools.file.allow_read = [\"a\"]", key, json!(["a"]), None);
-    check("", "tools.file.allow_read = []", key, json!([]), None);
-    check(user, "tools.file.allow_read = [\"b\"]", key, json!(["b"]), None);
-    check(user, "tools.file.allow_read = [\"b\", \"b\"]", key, json!(["b", "b"]), None);
-    check(user, "tools.file.allow_read = [\"b\", \"a\"]", key, json!(["a", "b"]), None);
-    check(user, "tools.file.allow_read = [\"b\", \"c\"]", key, json!(["b"]), Some("\"c\" is not in your list"));
-    check(user, "tools.file.allow_read = [\"**\", \"c\"]", key, json!(["a", "b"]), Some("\"**\" is not in your list, and 1 more"));
-    check(user, "tools.file.allow_read = []", key, json!(["a", "b"]), Some("an empty list would let everything be read"));
+    check("", "tools.file.allow_read = [\"a\"]", key, json!(["a"]), &[]);
+    check("", "tools.file.allow_read = []", key, json!([]), &[]);
+    check(user, "tools.file.allow_read = [\"b\"]", key, json!(["b"]), &[]);
+    check(user, "tools.file.allow_read = [\"b\", \"b\"]", key, json!(["b", "b"]), &[]);
+    check(user, "tools.file.allow_read = [\"b\", \"a\"]", key, json!(["a", "b"]), &[]);
+    check(user, "tools.file.allow_read = [\"b\", \"c\"]", key, json!(["b"]), &["\"c\" is not in your list"]);
+    check(
+        user,
+        "tools.file.allow_read = [\"**\", \"c\"]",
+        key,
+        json!(["a", "b"]),
+        &["\"**\" is not in your list", "\"c\" is not in your list"],
+    );
+    check(user, "tools.file.allow_read = []", key, json!(["a", "b"]), &["an empty list would let everything be read"]);
 }
 
 #[test]
@@ -159,25 +165,32 @@ fn directories_count_as_far_as_they_are_granted() {
     let key = "tools.file.allowed_paths";
     let read = |path: &str| json!({ "path": path, "access": "read" });
     let default = json!(["."]);
-    check("", "tools.file.allowed_paths = [\"src\"]", key, json!(["@/work/src"]), None);
-    check("", "tools.file.allowed_paths = [\".\"]", key, default.clone(), None);
-    check("", "tools.file.allowed_paths = []", key, default.clone(), None);
-    check("", "tools.file.allowed_paths = [{ path = \".\", access = \"read\" }]", key, json!([read("@/work")]), None);
+    check("", "tools.file.allowed_paths = [\"src\"]", key, json!(["@/work/src"]), &[]);
+    check("", "tools.file.allowed_paths = [\".\"]", key, default.clone(), &[]);
+    check("", "tools.file.allowed_paths = []", key, default.clone(), &[]);
+    check("", "tools.file.allowed_paths = [{ path = \".\", access = \"read\" }]", key, json!([read("@/work")]), &[]);
+    check("", "tools.file.allowed_paths = [\"vendor\", \"src\"]", key, json!(["@/work/vendor", "@/work/src"]), &[]);
     let vendor = json!(["@/work", read("@/work/vendor")]);
-    check("", "tools.file.allowed_paths = [\".\", { path = \"vendor\", access = \"read\" }]", key, vendor, None);
+    check("", "tools.file.allowed_paths = [\".\", { path = \"vendor\", access = \"read\" }]", key, vendor, &[]);
     // Outside, or over what is granted.
-    let outside = Some("\"~/other\" is in no granted directory");
+    let outside = &["\"~/other\" is in no granted directory"];
     check("", "tools.file.allowed_paths = [\"~/other\"]", key, default.clone(), outside);
     check("", "tools.file.allowed_paths = [\"src\", \"~/other\"]", key, json!(["@/work/src"]), outside);
-    check("", "tools.file.allowed_paths = [\"~/missing\"]", key, default.clone(), Some("\"~/missing\" is in no granted directory"));
-    check("", "tools.file.allowed_paths = [\"/\"]", key, default.clone(), Some("\"/\" is wider than what is granted"));
-    check("", "tools.file.allowed_paths = [\"..\"]", key, default.clone(), Some("\"..\" is wider than what is granted"));
-    let two = Some("\"/\" is wider than what is granted, and 1 more");
+    check("", "tools.file.allowed_paths = [\"~/missing\"]", key, default.clone(), &["\"~/missing\" is in no granted directory"]);
+    check("", "tools.file.allowed_paths = [\"/\"]", key, default.clone(), &["\"/\" is wider than what is granted"]);
+    check("", "tools.file.allowed_paths = [\"..\"]", key, default.clone(), &["\"..\", which is @, is wider than what is granted"]);
+    let two: &[&str] = &["\"/\" is wider than what is granted", "\"..\", which is @, is wider than what is granted"];
     check("", "tools.file.allowed_paths = [\"/\", \"..\"]", key, default.clone(), two);
     // A link counts as what it leads to.
-    check("", "tools.file.allowed_paths = [\"way-out\"]", key, default, Some("\"way-out\" is in no granted directory"));
+    check(
+        "",
+        "tools.file.allowed_paths = [\"way-out\"]",
+        key,
+        default,
+        &["\"way-out\", which is @/own-home/other, is in no granted directory"],
+    );
     let home = "tools.file.allowed_paths = [\"~/notes\"]";
-    check(home, "tools.file.allowed_paths = []", key, json!(["~/notes"]), Some("\".\" is in no granted directory"));
+    check(home, "tools.file.allowed_paths = []", key, json!(["~/notes"]), &["\".\" is in no granted directory"]);
 }
 
 #[test]
@@ -187,29 +200,29 @@ fn a_directory_inside_another_keeps_the_lesser_access() {
     let user = "tools.file.allowed_paths = [\".\", { path = \"vendor\", access = \"read\" }]";
     // What the user protects inside stays protected, though the file names only what lies above.
     let held = json!([".", { "path": "vendor", "access": "read" }]);
-    check(user, "tools.file.allowed_paths = [\".\"]", key, held, Some("\"vendor\" is granted for reading alone"));
+    check(user, "tools.file.allowed_paths = [\".\"]", key, held, &["\"vendor\" is granted for reading alone"]);
     check(
         user,
         "tools.file.allowed_paths = [\"vendor\"]",
         key,
         json!([read("@/work/vendor")]),
-        Some("\"vendor\" is granted for reading alone"),
+        &["\"vendor\" is granted for reading alone"],
     );
     check(
         user,
         "tools.file.allowed_paths = [{ path = \".\", access = \"read\" }]",
         key,
         json!([read("@/work"), read("@/work/vendor")]),
-        None,
+        &[],
     );
     let user = "tools.file.allowed_paths = [{ path = \".\", access = \"read\" }, \"src\"]";
     let source = "tools.file.allowed_paths = [\"src\", { path = \"src/gen\", access = \"read\" }]";
-    check(user, source, key, json!(["@/work/src", read("@/work/src/gen")]), None);
+    check(user, source, key, json!(["@/work/src", read("@/work/src/gen")]), &[]);
     // Named twice, the narrower counts.
     let twice = "tools.file.allowed_paths = [\"src\", { path = \"./src\", access = \"read\" }]";
-    check(user, twice, key, json!([read("@/work/src")]), None);
+    check(user, twice, key, json!([read("@/work/src")]), &[]);
     let wide = "tools.file.allowed_paths = [{ path = \"~\", access = \"read\" }, \".\"]";
-    check(user, wide, key, json!([read("."), "src"]), Some("\"~\" is in no granted directory, and 1 more"));
+    check(user, wide, key, json!([read("."), "src"]), &["\"~\" is in no granted directory", "\".\" is granted for reading alone"]);
 }
 
 #[test]
@@ -260,19 +273,19 @@ fn the_intersection_gives_every_path_the_lesser_of_both() {
 fn a_plugin_s_directories_become_fewer_and_none_is_possible() {
     let key = "plugins.x.allowed_paths";
     let user = "[plugins.x]\nallowed_paths = [\".\", \"~/notes\"]";
-    check(user, "plugins.x.allowed_paths = []", key, json!([]), None);
-    check(user, "plugins.x.allowed_paths = [\"~/notes\"]", key, json!(["@/own-home/notes"]), None);
-    check(user, "plugins.x.allowed_paths = [\"~/other\"]", key, json!([".", "~/notes"]), Some("\"~/other\" is in no granted directory"));
-    check("[plugins.x]", "plugins.x.allowed_paths = [\".\"]", key, json!([]), Some("\".\" is in no granted directory"));
+    check(user, "plugins.x.allowed_paths = []", key, json!([]), &[]);
+    check(user, "plugins.x.allowed_paths = [\"~/notes\"]", key, json!(["@/own-home/notes"]), &[]);
+    check(user, "plugins.x.allowed_paths = [\"~/other\"]", key, json!([".", "~/notes"]), &["\"~/other\" is in no granted directory"]);
+    check("[plugins.x]", "plugins.x.allowed_paths = [\".\"]", key, json!([]), &["\".\" is in no granted directory"]);
 }
 
 #[test]
 fn a_plugin_is_not_trusted_without_asking() {
-    let not = Some("only your own configuration can trust what is new without asking");
+    let not = &["only your own configuration can trust what is new without asking"];
     check("", "plugin_folder.reload = \"trust\"", "plugin_folder.reload", json!("approve"), not);
-    check("plugin_folder.reload = \"trust\"", "plugin_folder.reload = \"approve\"", "plugin_folder.reload", json!("approve"), None);
-    check("plugin_folder.reload = \"trust\"", "plugin_folder.reload = \"trust\"", "plugin_folder.reload", json!("trust"), None);
-    check("[plugins.x]\nreload = \"trust\"", "plugins.x.reload = \"approve\"", "plugins.x.reload", json!("approve"), None);
+    check("plugin_folder.reload = \"trust\"", "plugin_folder.reload = \"approve\"", "plugin_folder.reload", json!("approve"), &[]);
+    check("plugin_folder.reload = \"trust\"", "plugin_folder.reload = \"trust\"", "plugin_folder.reload", json!("trust"), &[]);
+    check("[plugins.x]\nreload = \"trust\"", "plugins.x.reload = \"approve\"", "plugins.x.reload", json!("approve"), &[]);
     // Without a table it would be what the folder says, but its file may be named.
     let named = "plugin_folder.reload = \"trust\"\n[plugins.x]\npath = \"x.wasm\"";
     check(named, "plugins.x.reload = \"trust\"", "plugins.x.reload", Value::Null, not);

@@ -49,6 +49,22 @@ fn a_change_of_a_single_byte_ends_it() {
 }
 
 #[test]
+fn a_link_that_leads_elsewhere_ends_it_too() {
+    let scene = Scene::new();
+    let home = scene.folders.home.clone().expect("a home");
+    let link = scene.work.join("docs");
+    std::os::unix::fs::symlink(home.join("notes"), &link).expect("a link is made");
+    let text = "tools.file.allowed_paths = [\"docs\"]";
+    trust(&scene, &scene.load_with("", text));
+    assert_eq!(standing(&scene.load_with("", text)), Standing::Trusted);
+    // Whoever brought the file brought the link as well, and may bring another one.
+    fs::remove_file(&link).and_then(|()| std::os::unix::fs::symlink(&home, &link)).expect("the link is changed");
+    let changed = scene.load_with("", text);
+    assert_eq!(standing(&changed), Standing::Changed);
+    assert_eq!(changed.config, Config::default());
+}
+
+#[test]
 fn the_same_bytes_elsewhere_are_not_trusted() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
