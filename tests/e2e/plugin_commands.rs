@@ -36,7 +36,7 @@ fn a_plugin_is_looked_at_approved_and_listed_with_how_it_fares() {
 
         // Nobody was asked, so nothing was approved.
         let asked = living.berth(&["plugin", "approve", "word"]);
-        assert_eq!(asked.status.code(), Some(2), "{}", text(&asked));
+        assert_eq!(asked.status.code(), Some(3), "{}", text(&asked));
         assert!(said(&host, "word").await.is_err());
         let other = living.berth(&["plugin", "approve", "word", "--digest", "0123456789abcdef"]);
         assert_eq!(other.status.code(), Some(2), "{}", text(&other));

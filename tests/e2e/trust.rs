@@ -191,6 +191,6 @@ fn a_damaged_list_of_what_is_trusted_is_no_empty_one() {
     assert!(told.contains("trusted.json") && told.contains("damaged"), "{told}");
     fs::remove_file(data.join("trusted.json")).expect("it goes");
     cli.run(&["trust", "--yes"]).ends(0);
-    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).expect("its mode is set");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o775)).expect("its mode is set");
     assert!(cli.run(&["tools"]).ends(4).stderr.contains("chmod go-rwx"));
 }

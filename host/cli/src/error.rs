@@ -9,6 +9,8 @@ use crate::exit::Exit;
 pub(crate) enum Error {
     /// The command line asks for what can't be.
     Usage(String),
+    /// It needs a yes, and there is nobody to ask.
+    Unasked(String),
     /// Berth itself failed.
     Host(HostError),
     /// The answer can't be written: the reader is gone, or the disk is full.
@@ -20,6 +22,7 @@ impl Error {
     pub(crate) fn end(self) -> (Exit, Option<String>) {
         match self {
             Self::Usage(message) => (Exit::Usage, Some(message)),
+            Self::Unasked(message) => (Exit::Denied, Some(message)),
             Self::Host(error) => (Exit::Host, Some(error.to_string())),
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => (Exit::Success, None),
             Self::Write(error) => (Exit::Host, Some(format!("the answer can't be written: {error}"))),

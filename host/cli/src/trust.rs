@@ -46,9 +46,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     out.flush()?;
     if !arguments.yes {
         let Some(mut dialogue) = ask::at_the_terminal() else {
-            let message = "nobody is there to say yes, so it is not trusted; look at it, then: berth trust --yes";
-            writeln!(anstream::stderr(), "{message}")?;
-            return Ok(Exit::Denied);
+            return Err(Error::Unasked("nobody is there to say yes, so it is not trusted; look at it, then: berth trust --yes".to_owned()));
         };
         if !agrees(&mut dialogue)? {
             writeln!(out, "It is not trusted, and goes on to narrow only.")?;

@@ -1,6 +1,6 @@
 //! `berth plugin approve`.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 
 use berth_host::text::neutral_line;
 use berth_host::{Approvals, Ask, ask_hosts};
@@ -8,6 +8,7 @@ use berth_host::{Approvals, Ask, ask_hosts};
 use super::Setting;
 use super::card::{Card, Differences};
 use crate::arguments::Options;
+use crate::ask;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::STRONG;
@@ -48,7 +49,8 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
             super::list_tools(&mut out, &inspected)?;
         }
     }
-    if !yes && digest.is_none() && !asked(&mut out, name)? {
+    out.flush()?;
+    if !yes && digest.is_none() && !asked(name)? {
         writeln!(out, "It is not approved.")?;
         return Ok(Exit::Denied);
     }
@@ -66,14 +68,10 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
     Ok(Exit::Success)
 }
 
-fn asked(out: &mut impl Write, name: &str) -> Result<bool, Error> {
-    if !std::io::stdin().is_terminal() {
+fn asked(name: &str) -> Result<bool, Error> {
+    let Some(mut dialogue) = ask::at_the_terminal() else {
         let message = "nobody can be asked here: `--yes` approves what lies there, `--digest SHA256` only the component with that digest";
-        return Err(Error::Usage(message.to_owned()));
-    }
-    write!(out, "\nApprove {name}? [y/N] ")?;
-    out.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+        return Err(Error::Unasked(message.to_owned()));
+    };
+    dialogue.yes_or_no(&format!("Approve {name}?"), false)
 }
