@@ -33,13 +33,20 @@ const LARGE: u64 = 1 << 20;
 pub(super) fn compile(pattern: &Pattern) -> Result<Compiled, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder.multi_line(true).case_insensitive(!pattern.case_sensitive).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX);
+    // `a$` finds an `a` before CRLF too, which the lines are shown without. Who names the carriage return means it, and `\r$` finds it.
+    builder.crlf(!names_a_return(&pattern.regex));
     if pattern.multiline {
-        builder.dot_matches_new_line(true);
+        builder.line_terminator(None).dot_matches_new_line(true);
     } else {
         // Promises that no match spans lines, which lets the engine search whole buffers instead of lines.
         builder.line_terminator(Some(b'\n'));
     }
     Compiled::new(builder, &pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
+}
+
+fn names_a_return(regex: &str) -> bool {
+    let regex = regex.to_ascii_lowercase();
+    ["\r", r"\r", r"\x0d", r"\x{d}", r"\x{0d}", r"\u000d", r"\u{d}", "[:cntrl:]", r"\p{cc}"].iter().any(|name| regex.contains(name))
 }
 
 /// Searches files, one at a time. Every thread has its own, since it keeps buffers and caches.

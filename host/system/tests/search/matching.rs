@@ -35,6 +35,25 @@ fn anchors_are_those_of_lines() {
     assert_eq!(tree.grepped("^$"), ["a:3:"]);
 }
 
+/// The carriage return before a line end is not shown, so an anchor passes over it as well; who names it finds it.
+#[test]
+fn line_ends_may_be_crlf() {
+    let tree = Tree::new();
+    tree.file("a", "ab\r\nb \r\n\r\nb\nc\rd");
+    assert_eq!(tree.grepped("b$"), ["a:1:ab", "a:4:b"]);
+    assert_eq!(tree.grepped(r"b\s+$"), ["a:2:b "]);
+    assert_eq!(tree.grepped("^$"), ["a:3:"]);
+    assert_eq!(tree.grepped("^b"), ["a:2:b ", "a:4:b"]);
+    assert_eq!(tree.grepped(r"b\r$"), ["a:1:ab"]);
+    assert_eq!(tree.grepped(r"^\r$"), ["a:3:"]);
+    // One that no line feed follows ends a line for the anchors, and nothing else.
+    assert_eq!((tree.grepped("c$").len(), tree.grepped("^d").len()), (1, 1));
+    assert_eq!(tree.grepped(r"c\r$"), [""; 0]);
+    let across = Pattern { multiline: true, ..pattern("b$") };
+    let lines = grep(&tree.view(), &tree.scope(), &across, 100, &control()).expect("an answer");
+    assert_eq!(tree.shown(&lines), ["a:1:ab", "a:4:b"]);
+}
+
 #[test]
 fn anchors_hold_across_the_pieces_that_a_file_is_searched_in() {
     let tree = Tree::new();
