@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_contract::{HostError, Provider};
-use berth_runtime::{Builtin, Runtime, RuntimeConfig};
+use berth_runtime::{Builtin, Runtime};
 
 use crate::config::{Folders, Loaded};
 use crate::host::{Host, Settings};
-use crate::plugins::{Plugins, Policies, Watch};
+use crate::plugins::{Plugins, Policies, Watch, runtime_config};
 
 /// Collects what a [`Host`] is made of.
 #[derive(Default)]
@@ -100,12 +100,7 @@ impl HostBuilder {
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
         let policies = Policies::new(self.config, folders, directory, &self.plugin_files);
         policies.check_replacements(&self.builtins)?;
-        let runtime = Runtime::new(RuntimeConfig {
-            concurrency: usize::try_from(policies.config.config.tools.max_concurrent.get()).unwrap_or(0),
-            memory: policies.most_memory(),
-            cache: Some(policies.folders.cache.join("compiled")),
-            helper: self.helper,
-        })?;
+        let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
         let home = policies.folders.home.clone();
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers)?);

@@ -21,6 +21,7 @@
 mod builder;
 mod catalogue;
 pub mod config;
+pub mod doctor;
 mod host;
 mod journey;
 mod plugins;

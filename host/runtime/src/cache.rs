@@ -48,6 +48,18 @@ impl Cache {
         Ok(())
     }
 
+    /// Whether code is kept and mapped: tried with some, which is taken out again.
+    pub(crate) fn tried(&self, engine: &Engine, code: &[u8]) -> Result<(), String> {
+        let key = format!("tried-{}.cwasm", std::process::id());
+        self.0.put(&key, code).map_err(|error| format!("code can't be kept: {error}"))?;
+        let file = self.0.file(&key).map_err(|error| format!("code that was kept can't be opened: {error}"));
+        let mapped = file.and_then(|file| {
+            compiled::of_the_cache(engine, &file).map(drop).map_err(|error| format!("code can't be mapped from it: {error:#}"))
+        });
+        let _ = self.0.remove(&key);
+        mapped
+    }
+
     /// Removes what has not been used for longest, until no more than so much is left. Code that is mapped stays with whoever maps it.
     fn prune(&self, files: usize, bytes: u64) {
         let names = self.0.names(usize::MAX).unwrap_or_default();

@@ -13,7 +13,11 @@ use crate::cache::Cache;
 use crate::{compiled, engine};
 
 /// The helper's name on the command line.
-const HELPER: &str = "__compile";
+pub(crate) const HELPER: &str = "__compile";
+
+/// What to do where there is no helper.
+pub(crate) const NO_HELPER: &str = "it has to be compiled, which happens in a process of its own: call `berth_host::helper_hook()` first \
+    thing in `main`, or name a program that does with `Host::builder().helper(…)`";
 
 /// Bytes of a component.
 pub(crate) const MAX_COMPONENT: usize = 64 << 20;
@@ -55,9 +59,7 @@ impl Compiler {
             return Ok(component);
         }
         let Some(helper) = &self.helper else {
-            return Err("it has to be compiled, which happens in a process of its own: call `berth_host::helper_hook()` first \
-                        thing in `main`, or name a program that does with `Host::builder().helper(…)`"
-                .into());
+            return Err(NO_HELPER.into());
         };
         let code = run_helper(helper, &[HELPER], wasm, BOUNDS).map_err(|error| format!("compiling it failed: {error}"))?;
         let Some(cache) = &self.cache else {

@@ -42,6 +42,22 @@ pub(crate) fn of_the_helper(engine: &Engine, code: &[u8]) -> wasmtime::Result<Co
     unsafe { Component::deserialize(engine, code) }
 }
 
+/// What this processor lacks of the baseline.
+pub(crate) fn missing_features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let features = [
+        ("SSE3", std::arch::is_x86_feature_detected!("sse3")),
+        ("SSSE3", std::arch::is_x86_feature_detected!("ssse3")),
+        ("SSE4.1", std::arch::is_x86_feature_detected!("sse4.1")),
+        ("SSE4.2", std::arch::is_x86_feature_detected!("sse4.2")),
+        ("POPCNT", std::arch::is_x86_feature_detected!("popcnt")),
+        ("CMPXCHG16B", std::arch::is_x86_feature_detected!("cmpxchg16b")),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let features = [];
+    features.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect()
+}
+
 /// Makes code for every processor of the named baseline: x86-64-v2, or any arm64.
 ///
 /// # Errors

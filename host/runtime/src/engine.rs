@@ -18,6 +18,8 @@ pub(crate) struct Engine {
     pub(crate) wasm: wasmtime::Engine,
     pub(crate) linker: Linker<CallState>,
     ticker: Ticker,
+    /// Why there is no memory pool. Without one, calls start slower and nothing else changes.
+    pub(crate) no_pool: Option<String>,
 }
 
 impl Engine {
@@ -25,16 +27,18 @@ impl Engine {
     pub(crate) fn new(concurrency: usize, memory: usize) -> Result<Self, HostError> {
         let mut config = config();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
-        let wasm = wasmtime::Engine::new(&config).or_else(|error| {
-            // The pool reserves address space, of which containers and small machines may not have enough. Without it, calls start
-            // slower and nothing else changes.
-            tracing::warn!("no memory pool, so calls start slower: {error:#}");
-            wasmtime::Engine::new(&self::config())
-        });
+        // The pool reserves address space, of which containers and small machines may not have enough. `berth doctor` tells.
+        let (wasm, no_pool) = match wasmtime::Engine::new(&config) {
+            Ok(wasm) => (Ok(wasm), None),
+            Err(error) => (wasmtime::Engine::new(&self::config()), Some(format!("{error:#}"))),
+        };
+        if let Some(reason) = &no_pool {
+            tracing::info!("no memory pool, so calls start slower: {reason}");
+        }
         let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
         let ticker = Ticker::start(wasm.weak()).map_err(HostError::io("starting the ticker's thread"))?;
         let linker = linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
-        Ok(Self { wasm, linker, ticker })
+        Ok(Self { wasm, linker, ticker, no_pool })
     }
 
     /// Keeps deadlines and budgets watched while a call runs.
@@ -67,6 +71,15 @@ pub(crate) fn compiler(baseline: bool) -> Result<wasmtime::Engine, HostError> {
         compiled::for_baseline(&mut config).map_err(|error| HostError::Engine(format!("{error:#}")))?;
     }
     wasmtime::Engine::new(&config).map_err(|error| HostError::Engine(format!("{error:#}")))
+}
+
+/// Whether the kernel can tell which memory a call has touched: an engine that insists on it starts only where it can.
+pub(crate) fn finds_touched_memory() -> bool {
+    let mut pool = pool(1, 1 << 16);
+    pool.pagemap_scan(Enabled::Yes);
+    let mut config = config();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    wasmtime::Engine::new(&config).is_ok()
 }
 
 /// Slots for every call that may run at a time, and as many again: a call that was given up may hold its slot for a while.

@@ -10,6 +10,7 @@ mod compile;
 mod compiled;
 mod convert;
 mod engine;
+mod examine;
 mod host_functions;
 mod limits;
 mod linking;
@@ -32,6 +33,7 @@ use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
 pub use compile::helper_hook;
+pub use examine::{Examined, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
@@ -60,6 +62,13 @@ pub fn automatic_concurrency() -> usize {
     (processors * 8).max(16)
 }
 
+impl RuntimeConfig {
+    /// Calls that run at a time.
+    pub fn places(&self) -> usize {
+        if self.concurrency == 0 { automatic_concurrency() } else { self.concurrency }
+    }
+}
+
 /// The engine and what all plugins share. It lives as long as any plugin that it loaded.
 pub struct Runtime {
     engine: Engine,
@@ -77,7 +86,7 @@ impl Runtime {
     ///
     /// [`HostError::Engine`] where this machine can't run it.
     pub fn new(config: RuntimeConfig) -> Result<Arc<Self>, HostError> {
-        let concurrency = if config.concurrency == 0 { automatic_concurrency() } else { config.concurrency };
+        let concurrency = config.places();
         let helper = config.helper.or_else(compile::own_helper);
         Ok(Arc::new(Self {
             engine: Engine::new(concurrency, config.memory)?,

@@ -27,6 +27,24 @@ pub fn to_computing() -> Result<(), String> {
     seccompiler::apply_filter(&filter).map_err(|error| format!("installing the system call filter: {error}"))
 }
 
+/// Whether the kernel takes and enforces such a filter: tried on a thread of its own, which ends with it.
+///
+/// # Errors
+///
+/// Why it does not.
+pub fn filter_works() -> Result<(), String> {
+    let attempt = || {
+        let filter = filter().map_err(|error| error.to_string())?;
+        seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
+        match std::os::unix::net::UnixStream::pair() {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err("the kernel took the filter and does not enforce it".to_owned()),
+        }
+    };
+    let thread = std::thread::Builder::new().name("filtered".to_owned()).spawn(attempt).map_err(|error| error.to_string())?;
+    thread.join().unwrap_or_else(|_| Err("the thread that tried it failed".to_owned()))
+}
+
 /// System calls that reach beyond the process. They fail as if not permitted, which the libraries that try some of them take calmly.
 const REFUSED: &[i64] = &[
     libc::SYS_openat,

@@ -2,6 +2,7 @@
 
 pub mod confine;
 pub mod files;
+pub mod machine;
 pub mod private;
 pub mod process;
 pub mod search;

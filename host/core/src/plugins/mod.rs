@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 pub use approvals::{Approvals, Approved};
 pub use inspected::{Change, Difference, Inspected, ToolChange};
-pub(crate) use policies::Policies;
+pub(crate) use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use slot::{PluginPlace, PluginState, Waiting};
 pub(crate) use tally::Tally;
 pub(crate) use watching::Watch;

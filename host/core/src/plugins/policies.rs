@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
-use berth_runtime::{Builtin, Limits, PluginPolicy};
+use berth_runtime::{Builtin, Limits, PluginPolicy, RuntimeConfig};
 use berth_system::files::Grants;
 
 use crate::config::{self, FilePolicy, Folders, Loaded, Problem};
+
+const MIB: u64 = 1 << 20;
 
 /// Decides what a plugin is granted, whenever one is loaded.
 pub(crate) struct Policies {
@@ -57,29 +59,20 @@ impl Policies {
     }
 
     pub(crate) fn limits(&self, limits: config::Limits) -> Limits {
-        const MIB: u64 = 1 << 20;
-        let size = |mib: u64| usize::try_from(mib.saturating_mul(MIB)).unwrap_or(usize::MAX);
         let tools = &self.config.config.tools;
         let defaults = Limits::default();
         Limits {
             call: tools.call_time(),
             max_call: tools.max_call_time(),
             cpu: std::time::Duration::from_secs(limits.cpu_secs.get()),
-            memory: size(limits.memory_mib.get()),
-            result: size(limits.result_mib.get()),
+            memory: mebibytes(limits.memory_mib.get()),
+            result: mebibytes(limits.result_mib.get()),
             // What an answer may hold, the host has to be able to copy, with room for what is around it.
-            host_allocation: defaults.host_allocation.max(size(limits.result_mib.get()).saturating_mul(2)),
+            host_allocation: defaults.host_allocation.max(mebibytes(limits.result_mib.get()).saturating_mul(2)),
             written: limits.written_mib.get().saturating_mul(MIB),
             handles: usize::try_from(limits.handles.get()).unwrap_or(defaults.handles),
             ..defaults
         }
-    }
-
-    /// The most memory that any plugin may have: what the pool's slots have to hold.
-    pub(crate) fn most_memory(&self) -> usize {
-        let named = self.config.config.plugins.keys().map(|name| self.config.plugin_limits(name));
-        let all = std::iter::once(self.config.config.tools.limits).chain(named);
-        all.map(|limits| self.limits(limits).memory).max().unwrap_or_default()
     }
 
     /// The file of a plugin that the configuration names, beside its name.
@@ -127,4 +120,30 @@ impl Policies {
     pub(crate) fn folder(&self) -> PathBuf {
         self.config.plugin_folder(&self.folders, &self.directory)
     }
+}
+
+/// What the runtime needs to know.
+pub(crate) fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper: Option<PathBuf>) -> RuntimeConfig {
+    RuntimeConfig {
+        concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
+        memory: most_memory(config),
+        cache: folders.map(compiled_folder),
+        helper,
+    }
+}
+
+/// Where compiled code is kept.
+pub(crate) fn compiled_folder(folders: &Folders) -> PathBuf {
+    folders.cache.join("compiled")
+}
+
+/// The most memory that any plugin may have, in bytes: what the pool's slots have to hold.
+pub(crate) fn most_memory(config: &Loaded) -> usize {
+    let named = config.config.plugins.keys().map(|name| config.plugin_limits(name));
+    let all = std::iter::once(config.config.tools.limits).chain(named);
+    all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()
+}
+
+fn mebibytes(count: u64) -> usize {
+    usize::try_from(count.saturating_mul(MIB)).unwrap_or(usize::MAX)
 }

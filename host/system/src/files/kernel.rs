@@ -85,6 +85,27 @@ pub(super) fn proc_fds() -> Result<BorrowedFd<'static>, Errno> {
     fds.as_ref().map(AsFd::as_fd).ok_or(NO_PROC)
 }
 
+/// Whether `/proc` is mounted and the kernel's own: without it nothing tells where a file really lies, and no directory can be granted.
+pub fn proc_works() -> bool {
+    proc_fds().is_ok()
+}
+
+/// Whether names are resolved below a handle and never out of it.
+///
+/// # Errors
+///
+/// `NOSYS` before Linux 5.6, `PERM` where a container's filter refuses `openat2`.
+pub fn resolving_works() -> std::io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open("/", flags, Mode::empty())?;
+    resolve(root.as_fd(), ".", true)?;
+    match resolve(root.as_fd(), "..", true) {
+        Err(Errno::XDEV) => Ok(()),
+        Ok(_) => Err(std::io::Error::other("the kernel let a name lead out of its directory")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// The type of what a `stat` is of.
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)

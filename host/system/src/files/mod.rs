@@ -22,6 +22,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 pub use grants::{GrantError, Grants, Root, real_or_given};
+pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenOptions, Opened};
 

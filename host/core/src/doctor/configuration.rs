@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_runtime::RuntimeConfig;
+
+use super::Finding;
+use super::finding::within_or;
+use crate::config::{self, Folders, Inputs, Loaded, Problems, Source};
+use crate::plugins::runtime_config;
+
+/// What the other checks take from the configuration: where it is broken, the defaults.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Read {
+    pub(super) folders: Option<Folders>,
+    pub(super) loaded: Loaded,
+    /// Whether it is what the operator said.
+    pub(super) is_right: bool,
+}
+
+impl Read {
+    pub(super) fn runtime(&self, helper: Option<PathBuf>) -> RuntimeConfig {
+        runtime_config(&self.loaded, self.folders.as_ref(), helper)
+    }
+}
+
+/// Reads the configuration, and tells what is wrong with it.
+pub(super) async fn read(inputs: Inputs, patience: Duration) -> (Read, Vec<Finding>) {
+    let variables = within_or(patience, move || look(&inputs)).await;
+    variables.unwrap_or_else(|finding| (Read::default(), vec![finding]))
+}
+
+fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
+    let folders = match Folders::from_environment() {
+        Ok(folders) => folders,
+        Err(error) => {
+            let fix = "set HOME to your home's absolute path, or BERTH_CONFIG_DIR, BERTH_DATA_DIR and BERTH_CACHE_DIR";
+            return (Read::default(), vec![Finding::failure("folders", error.to_string(), fix)]);
+        }
+    };
+    let (loaded, mut found) = match config::load(&folders, inputs) {
+        Ok(loaded) => {
+            let file = match &loaded.file {
+                Some(file) => format!("{} was read", file.display()),
+                None => format!("there is no {}: the defaults hold", folders.config_file().display()),
+            };
+            (Some(loaded), vec![Finding::ok("file", file)])
+        }
+        Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
+    };
+    let variables = counting(inputs);
+    let told = if variables.is_empty() { "none sets a key".to_owned() } else { variables.join(", ") };
+    found.push(Finding::ok("variables", told));
+    let is_right = loaded.is_some();
+    (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
+}
+
+fn problem(problem: &config::Problem) -> Finding {
+    let fix = match &problem.source {
+        Source::File { path, line } => format!("change line {line} of {}; `berth config schema` tells what a key takes", path.display()),
+        Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
+        Source::Flag(flag) => format!("leave out {flag}, or mend it"),
+        Source::Default => "see docs/configuration.md".to_owned(),
+    };
+    Finding::failure(problem.source.to_string(), &problem.message, fix)
+}
+
+/// The names of the variables that set keys or folders.
+fn counting(inputs: &Inputs) -> Vec<String> {
+    let names = inputs.variables.iter().filter_map(|(name, _)| name.to_str());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("BERTH_")).map(str::to_owned).collect();
+    names.sort();
+    names
+}

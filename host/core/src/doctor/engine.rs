@@ -1,0 +1,89 @@
+use berth_runtime::{Builtin, Examined, RuntimeConfig, examine};
+use berth_system::machine;
+
+use super::Finding;
+use super::finding::size;
+
+/// Whether components run and are compiled here.
+pub(super) fn findings(config: RuntimeConfig, builtins: &[Builtin]) -> Vec<Finding> {
+    let examined = match examine(config, builtins) {
+        Ok(examined) => examined,
+        Err(error) => return vec![Finding::failure("engine", error.to_string(), address_space_fix())],
+    };
+    let mut findings = vec![pool(&examined), teardown(&examined), processor(&examined)];
+    findings.extend(ahead(&examined));
+    findings.push(helper(&examined));
+    findings.extend(cached(&examined));
+    findings
+}
+
+fn pool(examined: &Examined) -> Finding {
+    let name = "memory pool";
+    let calls = examined.places;
+    match &examined.no_pool {
+        Some(reason) => Finding::warning(name, format!("none, so calls start slower: {reason}"), address_space_fix()),
+        None => {
+            let reserved = examined.reserved.map(|bytes| format!(", {} of address space reserved", size(bytes))).unwrap_or_default();
+            Finding::ok(name, format!("for {calls} calls at a time{reserved}"))
+        }
+    }
+}
+
+/// What most probably keeps the engine from its address space.
+fn address_space_fix() -> &'static str {
+    match (machine::bounds().address_space, machine::overcommits()) {
+        (Some(_), _) => "ulimit -v unlimited (for a service: LimitAS=infinity)",
+        (None, Some(false)) => "sysctl vm.overcommit_memory=0",
+        _ => "a smaller `max_concurrent` in [tools]",
+    }
+}
+
+fn teardown(examined: &Examined) -> Finding {
+    let found = if examined.finds_touched_memory {
+        "quick: the kernel tells what a call touched (PAGEMAP_SCAN)"
+    } else {
+        "plain: PAGEMAP_SCAN comes with Linux 6.7"
+    };
+    Finding::ok("clearing up", found)
+}
+
+fn processor(examined: &Examined) -> Finding {
+    let name = "processor";
+    if examined.missing_features.is_empty() {
+        return Finding::ok(name, format!("{}; code that was compiled ahead fits", std::env::consts::ARCH));
+    }
+    let found = format!("it lacks {}, so built-in plugins have to be compiled", examined.missing_features.join(", "));
+    Finding::warning(name, found, "a processor, or a virtual machine's model of one, of x86-64-v2 (`-cpu host`)")
+}
+
+fn ahead(examined: &Examined) -> impl Iterator<Item = Finding> {
+    examined.builtins.iter().map(|(plugin, ahead)| {
+        let name = format!("built-in `{plugin}`");
+        match ahead {
+            Ok(()) => Finding::ok(name, "compiled ahead"),
+            Err(reason) => Finding::warning(name, format!("compiled at its first use: {reason}"), "cargo xtask plugins, and build again"),
+        }
+    })
+}
+
+fn helper(examined: &Examined) -> Finding {
+    let name = "compiling";
+    match &examined.compiled {
+        Ok(time) => Finding::ok(name, format!("a component in a confined process, in {} ms", time.as_millis())),
+        Err(reason) => {
+            let fix = "see the checks of the kernel and the limits above; the helper is this program, started again";
+            Finding::failure(name, format!("plugins that are not built in can't be compiled: {reason}"), fix)
+        }
+    }
+}
+
+fn cached(examined: &Examined) -> Option<Finding> {
+    let name = "compiled code";
+    Some(match examined.cached.as_ref()? {
+        Ok(()) => Finding::ok(name, "kept in the cache, and mapped from it"),
+        Err(reason) => {
+            let fix = "make the cache a folder of your own, mode 700, on a local disk without noexec, or name one in BERTH_CACHE_DIR";
+            Finding::warning(name, format!("compiled anew in each run: {reason}"), fix)
+        }
+    })
+}

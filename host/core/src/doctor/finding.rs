@@ -1,0 +1,142 @@
+use std::time::Duration;
+
+use berth_contract::text::neutral_line;
+use serde::Serialize;
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// As it should be, or of no consequence.
+    Ok,
+    /// Berth works, and something is slower, missing or soon at its bound.
+    Warning,
+    /// Berth does not work, or is not safe.
+    Failure,
+}
+
+/// What was found of one thing. Its texts are one line each and hold no control characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it belongs to.
+    pub group: &'static str,
+    /// What was looked at.
+    pub name: String,
+    /// How it stands.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// A command, or a line of the configuration, that mends it. There is one unless all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(name: impl Into<String>, found: impl AsRef<str>) -> Self {
+        Self::new(name.into(), State::Ok, found.as_ref(), None)
+    }
+
+    pub(super) fn warning(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
+        Self::new(name.into(), State::Warning, found.as_ref(), Some(fix.as_ref()))
+    }
+
+    pub(super) fn failure(name: impl Into<String>, found: impl AsRef<str>, fix: impl AsRef<str>) -> Self {
+        Self::new(name.into(), State::Failure, found.as_ref(), Some(fix.as_ref()))
+    }
+
+    fn new(name: String, state: State, found: &str, fix: Option<&str>) -> Self {
+        // Paths, and what a configuration or a plugin says, come from elsewhere.
+        Self { group: "", name: neutral_line(&name), state, found: neutral_line(found), fix: fix.map(neutral_line) }
+    }
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// By group, in the order of the examination.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// How many findings stand so.
+    pub fn count(&self, state: State) -> usize {
+        self.findings.iter().filter(|finding| finding.state == state).count()
+    }
+
+    pub(super) fn add(&mut self, group: &'static str, findings: Vec<Finding>) {
+        self.findings.extend(findings.into_iter().map(|finding| Finding { group, ..finding }));
+    }
+}
+
+/// Makes checks that block, on a thread that may, and waits for them no longer than `patience`.
+pub(super) async fn within(patience: Duration, checks: impl FnOnce() -> Vec<Finding> + Send + 'static) -> Vec<Finding> {
+    within_or(patience, checks).await.unwrap_or_else(|finding| vec![finding])
+}
+
+/// The same for anything.
+pub(super) async fn within_or<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Finding> {
+    match tokio::time::timeout(patience, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Finding::failure("this check", format!("it broke: {error}"), "report it: this is a fault of Berth's")),
+        Err(_) => Err(late(patience)),
+    }
+}
+
+pub(super) fn late(patience: Duration) -> Finding {
+    let found = format!("no answer within {} s", patience.as_secs());
+    Finding::failure(
+        "this check",
+        found,
+        "see whether one of Berth's folders, or of the granted ones, lies on a server that does not answer",
+    )
+}
+
+/// Bytes as people read them.
+pub(super) fn size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    while unit + 1 < units.len() && bytes >> (10 * (unit + 1)) > 0 {
+        unit += 1;
+    }
+    let tenths = (bytes >> (10 * unit.saturating_sub(1))).saturating_mul(10) >> if unit == 0 { 0 } else { 10 };
+    match (unit, tenths % 10) {
+        (0, _) | (_, 0) => format!("{} {}", bytes >> (10 * unit), units[unit]),
+        (_, tenth) => format!("{}.{tenth} {}", bytes >> (10 * unit), units[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_fitting_units() {
+        let check = |bytes: u64, expected: &str| assert_eq!(size(bytes), expected);
+        check(0, "0 bytes");
+        check(1023, "1023 bytes");
+        check(1024, "1 KiB");
+        check(1536 << 20, "1.5 GiB");
+        check(24 << 30, "24 GiB");
+        check(u64::MAX, "16777215.9 TiB");
+    }
+
+    #[test]
+    fn a_finding_is_one_line_and_steers_no_terminal() {
+        let finding = Finding::warning("a\nb", "\u{1b}[2J", "x\ty");
+        assert!(!format!("{}{}", finding.name, finding.found).contains(['\n', '\u{1b}']), "{finding:?}");
+    }
+
+    #[test]
+    fn a_check_that_hangs_or_breaks_is_a_finding() {
+        let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a reactor starts");
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let hung = reactor.block_on(within(Duration::from_millis(10), move || {
+            let _ = wait.recv();
+            Vec::new()
+        }));
+        assert_eq!((hung[0].state, hung.len()), (State::Failure, 1));
+        drop(release);
+        let broken = reactor.block_on(within(Duration::from_secs(60), || panic!("on purpose")));
+        assert_eq!((broken[0].state, broken.len()), (State::Failure, 1));
+    }
+}

@@ -1,0 +1,121 @@
+use std::path::Path;
+
+use berth_system::machine::{self, Folder, There};
+
+use super::Finding;
+use super::finding::size;
+use crate::config::{Folders, Loaded};
+use crate::plugins::compiled_folder;
+
+/// Bytes that compiled plugins may soon take.
+const LITTLE_SPACE: u64 = 256 << 20;
+
+/// What a folder is for decides on how private it has to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Whoever writes it grants anything, or has code loaded; it may be read.
+    Config,
+    /// Whoever writes it forges what lasts; whoever reads it learns what others said.
+    Data,
+    /// Whoever writes it would have their code run, so Berth does without it then.
+    Cache,
+}
+
+/// Berth's own folders.
+pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+    let compiled = compiled_folder(folders);
+    // Where there is no working directory, a path that is relative to it leads nowhere.
+    let plugins = loaded.plugin_folder(folders, &std::env::current_dir().unwrap_or_default());
+    let mut findings = vec![
+        folder("configuration", &folders.config, Purpose::Config),
+        folder("data", &folders.data, Purpose::Data),
+        folder("plugins", &plugins, Purpose::Config),
+        folder("cache", &folders.cache, Purpose::Cache),
+    ];
+    if !matches!(machine::look_at(&compiled), Ok(Folder::Missing { .. })) {
+        findings.push(folder("cache of compiled code", &compiled, Purpose::Cache));
+    }
+    if let Ok(usage) = machine::usage(&compiled) {
+        findings.push(Finding::ok("in the cache", format!("{} compiled, {}", usage.files, size(usage.bytes))));
+    }
+    findings
+}
+
+fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
+    let shown = path.display();
+    let worse = |found: String, fix: String| match purpose {
+        Purpose::Cache => Finding::warning(name, format!("{found}; what is compiled is not kept"), fix),
+        _ => Finding::failure(name, found, fix),
+    };
+    match machine::look_at(path) {
+        Err(error) => worse(format!("{shown} can't be examined: {error}"), format!("ls -ld {}", quoted(path))),
+        Ok(Folder::NoFolder) => worse(format!("{shown} is not a folder"), format!("rm {0} && mkdir -m 700 {0}", quoted(path))),
+        // A link to a folder that is well kept serves, but for code, which is mapped from no folder behind a link.
+        Ok(Folder::Link) if path.ends_with("compiled") => {
+            worse(format!("{shown} is a link"), format!("rm {0} && mkdir -m 700 {0}", quoted(path)))
+        }
+        Ok(Folder::Link) => match path.canonicalize() {
+            Ok(target) => folder(name, &target, purpose),
+            Err(error) => worse(format!("{shown} is a link to nowhere: {error}"), format!("rm {0} && mkdir -m 700 {0}", quoted(path))),
+        },
+        Ok(Folder::Missing { writable: true, .. }) => Finding::ok(name, format!("{shown}: not there yet")),
+        Ok(Folder::Missing { above, .. }) if purpose == Purpose::Config => {
+            Finding::ok(name, format!("{shown}: not there, and {} takes nothing new", above.display()))
+        }
+        Ok(Folder::Missing { above, .. }) => {
+            let found = format!("{shown} is not there, and can't be made in {}", above.display());
+            Finding::warning(name, found, format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)))
+        }
+        Ok(Folder::There(there)) => kept(name, path, purpose, &there, worse),
+    }
+}
+
+fn kept(name: &str, path: &Path, purpose: Purpose, there: &There, worse: impl Fn(String, String) -> Finding) -> Finding {
+    let (shown, quoted, mode) = (path.display(), quoted(path), there.mode);
+    let user = rustix::process::geteuid().as_raw();
+    let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);
+    if foreign {
+        return worse(format!("{shown} belongs to user {}, not to you", there.owner), format!("chown {user} {quoted}"));
+    }
+    // Who may write a folder may exchange what is in it, unless it is sticky and theirs is not.
+    if mode & 0o022 != 0 {
+        return worse(format!("{shown}: others may write to it (mode {mode:o})"), format!("chmod 700 {quoted}"));
+    }
+    let private = purpose == Purpose::Config || mode & 0o077 == 0;
+    if !private {
+        // The folder above the code need not be private.
+        let found = format!("{shown}: others may look into it (mode {mode:o})");
+        let outer = purpose == Purpose::Cache && !path.ends_with("compiled");
+        return if outer { on(name, path, purpose, there) } else { Finding::warning(name, found, format!("chmod 700 {quoted}")) };
+    }
+    on(name, path, purpose, there)
+}
+
+/// What the folder lies on.
+fn on(name: &str, path: &Path, purpose: Purpose, there: &There) -> Finding {
+    let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
+    let local = match purpose {
+        Purpose::Cache => "BERTH_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)",
+        _ => "BERTH_DATA_DIR=… (a folder of your own on a local disk)",
+    };
+    let found = |what: String| format!("{shown}: {what}");
+    match purpose {
+        Purpose::Config => {}
+        _ if below.read_only => return Finding::warning(name, found("its file system is read-only".into()), local),
+        Purpose::Cache if below.no_exec => return Finding::warning(name, found("its file system is mounted noexec".into()), local),
+        _ if below.free < LITTLE_SPACE => {
+            return Finding::warning(name, found(format!("only {} free", size(below.free))), "make room on that disk");
+        }
+        _ => {
+            if let Some(network) = below.network {
+                return Finding::warning(name, found(format!("lies on {network}, which other machines write to")), local);
+            }
+        }
+    }
+    Finding::ok(name, found(format!("mode {mode:o}, {} free", size(below.free))))
+}
+
+/// For a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}

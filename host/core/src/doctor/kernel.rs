@@ -1,0 +1,107 @@
+use berth_system::machine;
+
+use super::Finding;
+
+/// The oldest kernel that has all that is needed: `openat2`.
+const OLDEST: (u32, u32) = (5, 6);
+
+/// Watchers and watches that other programs should leave to Berth: an editor alone may take thousands.
+const FEW_WATCHERS: u64 = 64;
+const FEW_WATCHES: u64 = 8192;
+
+/// What Berth needs of the kernel.
+pub(super) fn findings() -> Vec<Finding> {
+    vec![version(), proc(), resolving(), filter(), watching()]
+}
+
+/// What a sandbox of started programs will need.
+pub(super) fn confinement() -> Vec<Finding> {
+    vec![namespaces(), landlock()]
+}
+
+fn version() -> Finding {
+    let name = "version";
+    let Some(release) = machine::release() else {
+        return Finding::warning(name, "not known: /proc is not mounted", "mount -t proc proc /proc");
+    };
+    match machine::version(&release) {
+        Some(version) if version < OLDEST => {
+            let found = format!("Linux {release}; Berth needs {}.{}", OLDEST.0, OLDEST.1);
+            Finding::failure(name, found, "install a newer kernel")
+        }
+        _ => Finding::ok(name, format!("Linux {release}")),
+    }
+}
+
+fn proc() -> Finding {
+    let name = "/proc";
+    if machine::proc_works() {
+        return Finding::ok(name, "mounted, and the kernel's own");
+    }
+    let found = "not mounted, or not the kernel's: nothing tells where a file really lies, so no directory can be granted";
+    Finding::failure(name, found, "mount -t proc proc /proc")
+}
+
+fn resolving() -> Finding {
+    let name = "openat2";
+    match machine::resolving_works() {
+        Ok(()) => Finding::ok(name, "names are resolved below their directory, and never out of it"),
+        Err(error) => {
+            let fix = "Linux 5.6 or later; in a container, a runtime whose seccomp profile allows openat2";
+            Finding::failure(name, format!("names can't be resolved safely: {error}"), fix)
+        }
+    }
+}
+
+fn filter() -> Finding {
+    let name = "system call filter";
+    match machine::filter_works() {
+        Ok(()) => Finding::ok(name, "enforced"),
+        Err(reason) => {
+            let fix = "a kernel with CONFIG_SECCOMP_FILTER; in a container, a profile that allows seccomp and prctl";
+            Finding::failure(name, format!("plugins can't be compiled: {reason}"), fix)
+        }
+    }
+}
+
+fn watching() -> Finding {
+    let name = "watching files";
+    if let Err(error) = machine::watching_works() {
+        let found = format!("no watcher can be made, so changed plugins are not noticed: {error}");
+        return Finding::warning(name, found, "sysctl fs.inotify.max_user_instances=1024");
+    }
+    match machine::watch_limits() {
+        Some(limits) if limits.instances < FEW_WATCHERS => {
+            let found = format!("at most {} watchers for all programs of a user", limits.instances);
+            Finding::warning(name, found, "sysctl fs.inotify.max_user_instances=1024")
+        }
+        Some(limits) if limits.watches < FEW_WATCHES => {
+            let found = format!("at most {} watched folders for all programs of a user", limits.watches);
+            Finding::warning(name, found, "sysctl fs.inotify.max_user_watches=524288")
+        }
+        Some(limits) => Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches)),
+        None => Finding::ok(name, "works; its limits are not told"),
+    }
+}
+
+fn namespaces() -> Finding {
+    let name = "namespaces";
+    let namespaces = machine::namespaces();
+    let missing: Vec<&str> = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| !namespaces.kinds.contains(kind)).collect();
+    if let Some(first) = namespaces.forbidden_by.first() {
+        return Finding::warning(name, "not for users who are not root", format!("sysctl {first}"));
+    }
+    if !missing.is_empty() {
+        return Finding::warning(name, format!("the kernel has none for: {}", missing.join(", ")), "a kernel with CONFIG_NAMESPACES");
+    }
+    Finding::ok(name, "user, mount, process and network, and no setting forbids them")
+}
+
+fn landlock() -> Finding {
+    let name = "Landlock";
+    match machine::landlock() {
+        Some(true) => Finding::ok(name, "there"),
+        Some(false) => Finding::warning(name, "not switched on", "the kernel parameter lsm=landlock,…, before the modules that are there"),
+        None => Finding::ok(name, "not known: /sys/kernel/security is not mounted"),
+    }
+}

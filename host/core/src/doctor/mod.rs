@@ -1,0 +1,73 @@
+//! Examines this machine and the configuration: everything that Berth needs, what was found of it, and what mends a shortfall.
+//!
+//! ```no_run
+//! use berth_host::doctor::{Examination, State};
+//!
+//! # async fn example() {
+//! let report = Examination::default().run().await;
+//! for finding in report.findings.iter().filter(|finding| finding.state != State::Ok) {
+//!     println!("{}: {}", finding.name, finding.found);
+//! }
+//! # }
+//! ```
+
+mod configuration;
+mod engine;
+mod finding;
+mod folders;
+mod kernel;
+mod limits;
+mod plugins;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_runtime::Builtin;
+
+use crate::config::Inputs;
+
+pub use finding::{Finding, Report, State};
+
+/// Until when a group of checks has to be through. A folder on a server that is gone may never answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Loading every plugin may take its compiling, which has bounds of its own.
+const LOADING: Duration = Duration::from_secs(180);
+
+/// What to examine: this machine, and the host that would be built with these.
+#[derive(Clone, Debug, Default)]
+pub struct Examination {
+    /// What the operator says beside the user's file.
+    pub inputs: Inputs,
+    /// Plugins that are part of the program.
+    pub builtins: Vec<Builtin>,
+    /// Plugins beside those that the configuration names.
+    pub plugin_files: Vec<PathBuf>,
+    /// See [`HostBuilder::helper`](crate::HostBuilder::helper).
+    pub helper: Option<PathBuf>,
+}
+
+impl Examination {
+    /// Examines everything, in the order in which one thing needs another. Comes to an end whatever is
+    /// wrong, and changes nothing, but that loading the plugins may compile them into the cache. Needs a reactor with time.
+    pub async fn run(self) -> Report {
+        let mut report = Report::default();
+        report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);
+        report.add("Process sandbox (nothing uses it yet)", finding::within(PATIENCE, kernel::confinement).await);
+
+        let inputs = self.inputs.clone();
+        let (read, found) = configuration::read(inputs, PATIENCE).await;
+        report.add("Configuration", found);
+
+        let loaded = read.loaded.clone();
+        report.add("Limits", finding::within(PATIENCE, move || limits::findings(&loaded)).await);
+        if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
+            report.add("Folders", finding::within(PATIENCE, move || folders::findings(&folders, &loaded)).await);
+        }
+
+        let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());
+        report.add("Engine", finding::within(PATIENCE, move || engine::findings(runtime, &builtins)).await);
+        report.add("Plugins", plugins::findings(self, read, LOADING).await);
+        report
+    }
+}

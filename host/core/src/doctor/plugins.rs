@@ -1,0 +1,50 @@
+use std::time::Duration;
+
+use super::configuration::Read;
+use super::finding::late;
+use super::{Examination, Finding};
+use crate::{Host, HostError, PluginState};
+
+/// Whether a host starts with every plugin.
+pub(super) async fn findings(examination: Examination, read: Read, patience: Duration) -> Vec<Finding> {
+    let Some(folders) = read.folders else { return Vec::new() };
+    if !read.is_right {
+        return vec![Finding::warning("loading", "not tried with a configuration that is wrong", "mend the configuration first")];
+    }
+    let mut builder = Host::builder().config(read.loaded).folders(folders).builtins(&examination.builtins);
+    for file in examination.plugin_files {
+        builder = builder.plugin_file(file);
+    }
+    if let Some(helper) = examination.helper {
+        builder = builder.helper(helper);
+    }
+    // On a task of its own: where it blocks, waiting for it still ends.
+    match tokio::time::timeout(patience, tokio::spawn(builder.build())).await {
+        Ok(Ok(Ok(host))) => loaded(&host),
+        Ok(Ok(Err(error))) => vec![Finding::failure("loading", error.to_string(), fix(&error))],
+        Ok(Err(error)) => vec![Finding::failure("loading", format!("it broke: {error}"), "report it: this is a fault of Berth's")],
+        Err(_) => vec![late(patience)],
+    }
+}
+
+fn loaded(host: &Host) -> Vec<Finding> {
+    let tools = host.tools();
+    let count =
+        |name: &str| tools.iter().filter(|tool| host.plugin_of(&tool.name).is_some_and(|plugin| plugin.manifest.name == name)).count();
+    let finding = |plugin: PluginState| match &plugin.waiting {
+        Some(waiting) if waiting.held => Finding::warning(&plugin.name, &waiting.reason, format!("berth plugin approve {}", plugin.name)),
+        Some(waiting) => Finding::failure(&plugin.name, &waiting.reason, LOOK),
+        None => Finding::ok(&plugin.name, format!("{} tools", count(&plugin.name))),
+    };
+    host.plugins().into_iter().map(finding).collect()
+}
+
+const LOOK: &str = "`berth plugin inspect FILE` tells what a plugin is; to do without, take its table out of berth.toml, or its file away";
+
+fn fix(error: &HostError) -> &'static str {
+    match error {
+        HostError::Config(_) => "change what the message names; `berth config show` tells where each value comes from",
+        HostError::Load { .. } => LOOK,
+        HostError::Engine(_) | HostError::Io { .. } => "see the checks above",
+    }
+}

@@ -1,0 +1,155 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+/// What is at the path of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// Nothing yet.
+    Missing {
+        /// The nearest folder above that is there.
+        above: PathBuf,
+        /// Whether this process may make something in it.
+        writable: bool,
+    },
+    /// A link: its target is not looked at.
+    Link,
+    /// Something else than a folder.
+    NoFolder,
+    /// A folder.
+    There(There),
+}
+
+/// What is known of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct There {
+    /// The user whom it belongs to.
+    pub owner: u32,
+    /// Its permission bits.
+    pub mode: u32,
+    /// What it lies on.
+    pub file_system: FileSystem,
+}
+
+/// What a folder lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// The name of a file system that other machines write to, such as `NFS`.
+    pub network: Option<&'static str>,
+    /// Mounted `noexec`: nothing on it is mapped as code.
+    pub no_exec: bool,
+    /// Mounted read-only.
+    pub read_only: bool,
+    /// Bytes that this user can still write.
+    pub free: u64,
+}
+
+/// Looks at a folder, without following a link at its end.
+///
+/// # Errors
+///
+/// The system's, but for a folder that is not there.
+pub fn look_at(path: &Path) -> io::Result<Folder> {
+    let stat = match rustix::fs::lstat(path) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(missing(path)),
+        Err(errno) => return Err(errno.into()),
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => return Ok(Folder::Link),
+        FileType::Directory => {}
+        _ => return Ok(Folder::NoFolder),
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(path, flags, Mode::empty())?;
+    let (stat, mount) = (rustix::fs::fstat(&handle)?, rustix::fs::fstatvfs(&handle)?);
+    let file_system = FileSystem {
+        network: network(rustix::fs::fstatfs(&handle)?.f_type),
+        no_exec: mount.f_flag.contains(StatVfsMountFlags::NOEXEC),
+        read_only: mount.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free: mount.f_bavail.saturating_mul(mount.f_frsize),
+    };
+    Ok(Folder::There(There { owner: stat.st_uid, mode: stat.st_mode & 0o7777, file_system }))
+}
+
+fn missing(path: &Path) -> Folder {
+    let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok()).unwrap_or(Path::new("/")).to_owned();
+    let writable = rustix::fs::accessat(CWD, &above, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    Folder::Missing { above, writable }
+}
+
+/// The numbers are those of `statfs(2)`; rustix gives them as what the kernel has.
+fn network(kind: rustix::fs::FsWord) -> Option<&'static str> {
+    // The kernel fills 32 bits; on some platforms they come with a sign.
+    #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "the low 32 bits are the number")]
+    let kind = kind as u32;
+    let known =
+        [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9p"), (0x00c3_6400, "Ceph"), (0x5346_414f, "AFS")];
+    known.into_iter().find(|(number, _)| *number == kind).map(|(_, name)| name)
+}
+
+/// How much lies directly in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Regular files.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// Entries that are counted; more than a folder of Berth's ever has.
+const MAX_ENTRIES: usize = 100_000;
+
+/// Counts the regular files directly in a folder.
+///
+/// # Errors
+///
+/// The system's.
+pub fn usage(path: &Path) -> io::Result<Usage> {
+    let mut usage = Usage::default();
+    for entry in std::fs::read_dir(path)?.take(MAX_ENTRIES) {
+        // What is gone by now takes no place.
+        let Ok(metadata) = entry?.metadata() else { continue };
+        if metadata.is_file() {
+            usage.files += 1;
+            usage.bytes += metadata.len();
+        }
+    }
+    Ok(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_told_from_what_is_none() {
+        let root = tempfile::tempdir().expect("a temporary folder is made");
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir(path("folder")).expect("a folder is made");
+        fs::set_permissions(path("folder"), fs::Permissions::from_mode(0o750)).expect("its mode is set");
+        fs::write(path("folder/file"), "12345").expect("a file is written");
+        symlink(path("folder"), path("link")).expect("a link is made");
+        let look = |name: &str| look_at(&path(name)).expect("it can be looked at");
+        assert!(matches!(look("folder"), Folder::There(There { mode: 0o750, owner, .. }) if owner == rustix::process::geteuid().as_raw()));
+        assert_eq!(look("link"), Folder::Link);
+        assert_eq!(look("folder/file"), Folder::NoFolder);
+        assert_eq!(look("no/such"), Folder::Missing { above: root.path().to_owned(), writable: true });
+        assert_eq!(usage(&path("folder")).expect("it is there"), Usage { files: 1, bytes: 5 });
+    }
+
+    #[test]
+    fn mount_flags_are_seen() {
+        let Folder::There(proc) = look_at(Path::new("/proc")).expect("it is mounted") else { panic!("/proc is a folder") };
+        assert_eq!(proc.file_system.network, None);
+        let Folder::There(sys) = look_at(Path::new("/sys")).expect("it is mounted") else { panic!("/sys is a folder") };
+        let mounts = fs::read_to_string("/proc/mounts").expect("/proc is mounted");
+        let options = mounts.lines().find_map(|line| line.strip_prefix("sysfs /sys sysfs ")).unwrap_or_default();
+        assert_eq!(sys.file_system.no_exec, options.contains("noexec"), "{options}");
+    }
+}

@@ -1,0 +1,82 @@
+use std::io;
+use std::path::Path;
+
+use rustix::fs::inotify;
+
+use super::{number, text};
+
+/// The kernel's release, as `uname -r` tells it. `None` where `/proc` is not mounted.
+pub fn release() -> Option<String> {
+    text("/proc/sys/kernel/osrelease")
+}
+
+/// The first two numbers of a release.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Whether the kernel lets a process confine its own file access (Landlock). `None` where it does not say.
+pub fn landlock() -> Option<bool> {
+    let modules = text("/sys/kernel/security/lsm")?;
+    Some(modules.split(',').any(|name| name == "landlock"))
+}
+
+/// What the kernel allows of namespaces to those who are not root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// The kinds that the kernel has: of `user`, `mnt`, `pid`, `net`.
+    pub kinds: Vec<&'static str>,
+    /// The settings that forbid user namespaces: each the `sysctl` that would allow them.
+    pub forbidden_by: Vec<&'static str>,
+}
+
+/// See [`Namespaces`]. Read, not tried: a process with several threads can't enter a user namespace.
+pub fn namespaces() -> Namespaces {
+    let kinds = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| Path::new("/proc/self/ns").join(kind).symlink_metadata().is_ok());
+    let settings = [
+        ("/proc/sys/user/max_user_namespaces", 0, "user.max_user_namespaces=15000"),
+        // Of Debian and its derivatives.
+        ("/proc/sys/kernel/unprivileged_userns_clone", 0, "kernel.unprivileged_userns_clone=1"),
+        // Of Ubuntu.
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1, "kernel.apparmor_restrict_unprivileged_userns=0"),
+    ];
+    let forbidden_by = settings.into_iter().filter(|(path, forbids, _)| number(path) == Some(*forbids)).map(|(_, _, fix)| fix).collect();
+    Namespaces { kinds: kinds.collect(), forbidden_by }
+}
+
+/// How much of the file system a user may watch for changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchLimits {
+    /// Watchers.
+    pub instances: u64,
+    /// Folders and files, over all watchers.
+    pub watches: u64,
+}
+
+/// See [`WatchLimits`]. `None` where the kernel does not say.
+pub fn watch_limits() -> Option<WatchLimits> {
+    let limit = |name: &str| number(&format!("/proc/sys/fs/inotify/{name}"));
+    Some(WatchLimits { instances: limit("max_user_instances")?, watches: limit("max_user_watches")? })
+}
+
+/// Makes a watcher and closes it again.
+///
+/// # Errors
+///
+/// The system's: most often that the user has as many as are allowed.
+pub fn watching_works() -> io::Result<()> {
+    inotify::init(inotify::CreateFlags::CLOEXEC).map(drop).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_the_first_two_numbers() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("5.4"), Some((5, 4)));
+        assert_eq!(version("linux"), None);
+    }
+}

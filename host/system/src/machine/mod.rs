@@ -1,0 +1,21 @@
+//! Facts about this machine that Berth depends on. Each is found out by trying, where trying changes nothing, else by reading what the
+//! kernel says; for `berth doctor`, which judges them.
+
+mod folder;
+mod kernel;
+mod resources;
+
+pub use crate::confine::filter_works;
+pub use crate::files::{proc_works, resolving_works};
+pub use folder::{FileSystem, Folder, There, Usage, look_at, usage};
+pub use kernel::{Namespaces, WatchLimits, landlock, namespaces, release, version, watch_limits, watching_works};
+pub use resources::{Bounds, address_space, bounds, memory, overcommits};
+
+/// A number that the kernel tells in a file.
+fn number(path: &str) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+fn text(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
