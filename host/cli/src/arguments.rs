@@ -16,6 +16,7 @@ Examples:
   berth call grep pattern='fn main' include='*.rs'
   berth tools
   berth demo
+  berth doctor
 
 Exit codes:
   0  it worked
@@ -35,7 +36,7 @@ Environment:
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, about = "Runs the tools of AI agents in WebAssembly sandboxes", long_about = ABOUT, after_help = AFTER)]
-#[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -86,6 +87,12 @@ pub(crate) enum Command {
     Trust(TrustArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
+    /// Examine this machine and the configuration, and say how to mend what is wrong
+    Doctor(DoctorArguments),
+    /// Print what makes a shell complete `berth` commands
+    Completions(CompletionsArguments),
+    /// Print a manual page, or write all of them
+    Man(ManArguments),
 }
 
 const CALL_AFTER: &str = "\
@@ -288,6 +295,55 @@ pub(crate) struct DemoArguments {
     pub(crate) json: bool,
 }
 
+const DOCTOR_AFTER: &str = "\
+Examples:
+  berth doctor
+  berth doctor --json | jq '.findings[] | select(.state != \"ok\")'
+
+It changes nothing, but that plugins are compiled into the cache, as by any command. It ends with 4 if something is wrong that Berth needs; a warning is something that will be missed sooner or later.";
+
+/// `berth doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = DOCTOR_AFTER)]
+pub(crate) struct DoctorArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const COMPLETIONS_AFTER: &str = "\
+Examples:
+  berth completions bash > ~/.local/share/bash-completion/completions/berth
+  berth completions zsh > ~/.zfunc/_berth        # with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
+  berth completions fish > ~/.config/fish/completions/berth.fish
+  eval \"$(berth completions bash)\"               # for this shell alone";
+
+/// `berth completions`.
+#[derive(Args, Debug)]
+#[command(after_help = COMPLETIONS_AFTER)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+const MAN_AFTER: &str = "\
+Examples:
+  berth man | man -l -
+  berth man config show | man -l -
+  berth man --all ~/.local/share/man/man1";
+
+/// `berth man`.
+#[derive(Args, Debug)]
+#[command(after_help = MAN_AFTER)]
+pub(crate) struct ManArguments {
+    /// The command that the page is about [default: berth itself]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this directory, which is made if it is missing
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "command")]
+    pub(crate) all: Option<PathBuf>,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -327,7 +383,7 @@ mod tests {
             let name = command.get_name().to_owned();
             let help = command.render_help().to_string();
             let leaf = !command.has_subcommands();
-            assert!(!leaf || name == "schema" || help.contains("Example") || name == "demo", "{name}:\n{help}");
+            assert!(!leaf || ["schema", "demo", "help"].contains(&&*name) || help.contains("Example"), "{name}:\n{help}");
             command.get_subcommands_mut().for_each(check);
         }
         check(&mut Arguments::command());

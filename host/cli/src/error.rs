@@ -1,6 +1,8 @@
-use std::io;
+use std::io::{self, Write};
 
 use berth_host::HostError;
+use berth_host::text::neutral;
+use serde_json::json;
 
 use crate::exit::Exit;
 
@@ -28,6 +30,13 @@ impl Error {
             Self::Write(error) => (Exit::Host, Some(format!("the answer can't be written: {error}"))),
         }
     }
+}
+
+/// Prints why a command has no answer, for a program that asked for JSON. What a *call* came to is told by its answer instead.
+pub(crate) fn print_json(exit: Exit, message: &str) -> io::Result<()> {
+    let kind = if exit == Exit::Usage { "usage" } else { "host" };
+    let error = json!({ "ok": false, "error": { "kind": kind, "message": neutral(message) } });
+    writeln!(io::stdout().lock(), "{error}")
 }
 
 impl From<HostError> for Error {

@@ -78,8 +78,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
 }
 
 async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
-    let working_directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
-    let mut builder = Host::builder().config(loaded).folders(folders).working_directory(working_directory).builtins(BUILTINS);
+    let mut builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?).builtins(BUILTINS);
     for file in &options.plugin {
         builder = builder.plugin_file(file.clone());
     }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use berth_host::HostError;
 use berth_host::config::{Folders, Loaded};
 use berth_host::text::neutral_line;
 use serde_json::{Value, json};
@@ -36,7 +35,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     if file.symlink_metadata().is_ok() {
         return Err(new_file::exists(&file));
     }
-    let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+    let here = berth_host::config::working_directory()?;
     let check = |written: &str| folder(written, &own, &here);
     let given = arguments.folder.iter().map(|folder| {
         let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());

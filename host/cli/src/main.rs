@@ -4,12 +4,15 @@ mod arguments;
 mod ask;
 mod builtins;
 mod call;
+mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod error;
 mod exit;
 mod host;
 mod init;
+mod man;
 mod nearest;
 mod new_file;
 mod plugin;
@@ -38,15 +41,21 @@ fn main() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help for `head` may find nobody reading; its exit code says the rest.
-            let _ = error.print();
+            let _ = match error.use_stderr() && wants_json() {
+                true => error::print_json(Exit::Usage, error.to_string().trim_end().trim_start_matches("error: ")),
+                false => error.print(),
+            };
             std::process::exit(error.exit_code());
         }
     };
     let exit = run(arguments).unwrap_or_else(|error| {
         let (exit, message) = error.end();
         if let Some(message) = message {
-            // Nothing can be said where stderr is closed; the exit code still is.
-            let _ = writeln!(anstream::stderr(), "{BAD}error{BAD:#}: {}", neutral(&message));
+            // Nothing can be said where nobody listens; the exit code still is.
+            let _ = match wants_json() {
+                true => error::print_json(exit, &message),
+                false => writeln!(anstream::stderr(), "{BAD}error{BAD:#}: {}", neutral(&message)),
+            };
         }
         exit
     });
@@ -66,7 +75,15 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Init(init) => init::run(&init, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Demo(demo) => demo::run(&demo),
+        Command::Doctor(doctor) => doctor::run(&doctor, &options),
+        Command::Completions(completions) => completions::run(&completions),
+        Command::Man(man) => man::run(&man),
     }
+}
+
+/// Whether the command line asks for JSON. Looked for in the words themselves: where they are wrong, there is nothing else to ask.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Lets this process open as many files as it may: calls that run at a time hold hundreds each, and the usual bound is a thousand.

@@ -95,7 +95,7 @@ impl HostBuilder {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
         let directory = match self.working_directory {
             Some(directory) => directory,
-            None => std::env::current_dir().map_err(HostError::io("asking for the working directory"))?,
+            None => crate::config::working_directory()?,
         };
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
         let policies = Policies::new(self.config, folders, directory, &self.plugin_files);

@@ -7,6 +7,7 @@ mod values;
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ fn stdin() -> Result<String, String> {
         Ok(length) if length as u64 > MAX_STDIN => {
             Err("more than 4 MiB of JSON on stdin; hand large content over with --attach FILE".to_owned())
         }
+        Ok(_) if text.trim().is_empty() => Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned()),
         Ok(_) => Ok(text),
         Err(error) => Err(format!("stdin can't be read: {error}")),
     }
@@ -74,7 +76,12 @@ fn stdin() -> Result<String, String> {
 fn attachment(path: &Path) -> Result<Content, Error> {
     let usage = |why: String| Error::Usage(format!("--attach {}: {why}", path.display()));
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| usage(error.to_string()))?;
+    // Not blocking: opening a FIFO would wait for somebody to write into it.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = File::options().read(true).custom_flags(nonblocking).open(path).map_err(|error| usage(error.to_string()))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(usage("is no regular file; write what it gives to one first".to_owned()));
+    }
     file.take(MAX_ATTACHMENT + 1).read_to_end(&mut bytes).map_err(|error| usage(error.to_string()))?;
     if bytes.len() as u64 > MAX_ATTACHMENT {
         return Err(usage("more than 64 MiB".to_owned()));

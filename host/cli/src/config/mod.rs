@@ -49,7 +49,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
 
 fn check(inputs: &Inputs) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let working_directory = std::env::current_dir().map_err(berth_host::HostError::io("finding the working directory"))?;
+    let working_directory = berth_host::config::working_directory()?;
     let loaded = match config::load(&folders, inputs) {
         Ok(loaded) => loaded,
         Err(problems) => {

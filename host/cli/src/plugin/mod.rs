@@ -8,7 +8,7 @@ mod list;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_host::config::{Folders, Loaded};
+use berth_host::config::{self, Folders, Loaded};
 use berth_host::{Approvals, Candidate, Difference, HostError, Inspected};
 
 pub(crate) use self::card::{Card, Imports};
@@ -45,7 +45,7 @@ impl Setting {
     fn of(options: &Options) -> Result<Self, Error> {
         let folders = Folders::from_environment()?;
         let loaded = host::load(options, &folders)?;
-        let directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+        let directory = config::working_directory()?;
         Ok(Self { folders, loaded, directory })
     }
 

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use berth_contract::HostError;
@@ -30,11 +31,23 @@ impl Inputs {
     ///
     /// # Errors
     ///
-    /// [`HostError::Io`] where there is no working directory any more.
+    /// [`HostError`] where there is no working directory any more.
     pub fn from_environment() -> Result<Self, HostError> {
-        let working_directory = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+        let working_directory = working_directory()?;
         Ok(Self { working_directory: Some(working_directory), variables: std::env::vars_os().collect(), ..Self::default() })
     }
+}
+
+/// The directory that this process works in.
+///
+/// # Errors
+///
+/// [`HostError`] where it was deleted.
+pub fn working_directory() -> Result<PathBuf, HostError> {
+    std::env::current_dir().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => HostError::Config("the working directory was deleted or moved; go to one that is there".to_owned()),
+        _ => HostError::io("finding the working directory")(error),
+    })
 }
 
 /// A configuration, and where each of its values came from. The default is what holds with no source at all.

@@ -27,7 +27,7 @@ mod variables;
 pub use bounded::Bounded;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
-pub use load::{Entry, Inputs, Loaded, load};
+pub use load::{Entry, Inputs, Loaded, load, working_directory};
 pub use narrow::Ignored;
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;

@@ -1,0 +1,18 @@
+//! `berth completions`.
+
+use std::io::Write;
+
+use clap::CommandFactory;
+
+use crate::arguments::{Arguments, CompletionsArguments};
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Runs the command.
+pub(crate) fn run(arguments: &CompletionsArguments) -> Result<Exit, Error> {
+    // Not straight to stdout: the generator panics where the reader is gone.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "berth", &mut script);
+    std::io::stdout().lock().write_all(&script)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,99 @@
+//! `berth doctor`.
+
+use std::io::{self, Write};
+
+use berth_host::doctor::{Examination, Finding, Report, State};
+use serde_json::json;
+
+use crate::arguments::{DoctorArguments, Options};
+use crate::builtins::BUILTINS;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+
+/// Runs the command.
+pub(crate) fn run(arguments: &DoctorArguments, options: &Options) -> Result<Exit, Error> {
+    let examination =
+        Examination { inputs: options.inputs()?, builtins: BUILTINS.to_vec(), plugin_files: options.plugin.clone(), helper: None };
+    let report = host::block_on(async { Ok(examination.run().await) })?;
+    if arguments.json {
+        writeln!(io::stdout().lock(), "{:#}", object(&report))?;
+    } else {
+        print(&mut anstream::stdout().lock(), &report)?;
+    }
+    Ok(if report.count(State::Failure) == 0 { Exit::Success } else { Exit::Host })
+}
+
+fn object(report: &Report) -> serde_json::Value {
+    let [good, warnings, failures] = [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
+    json!({ "ok": failures == 0, "summary": { "ok": good, "warnings": warnings, "failures": failures }, "findings": report.findings })
+}
+
+/// The findings by group, their names and what was found below each other.
+fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    let width = report.findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0).min(24);
+    let mut group = "";
+    for Finding { group: own, name, state, found, fix } in &report.findings {
+        if *own != group {
+            let above = if group.is_empty() { "" } else { "\n" };
+            writeln!(out, "{above}{STRONG}{own}{STRONG:#}")?;
+            group = own;
+        }
+        let (style, word) = match state {
+            State::Ok => (GOOD, "ok"),
+            State::Warning => (WARNING, "warning"),
+            State::Failure => (BAD, "failure"),
+        };
+        writeln!(out, "  {style}{word:7}{style:#}  {name:width$}  {found}")?;
+        if let Some(fix) = fix {
+            writeln!(out, "           {:width$}  {FAINT}to mend it:{FAINT:#} {fix}", "")?;
+        }
+    }
+    writeln!(out, "\n{}", summary(report))
+}
+
+fn summary(report: &Report) -> String {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let [good, warnings, failures] = [State::Ok, State::Warning, State::Failure].map(|state| report.count(state));
+    let end = if failures == 0 { "Berth works here." } else { "Berth does not work here as it should." };
+    format!("{good} ok, {warnings} warning{}, {failures} failure{}. {end}", plural(warnings), plural(failures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(group: &'static str, name: &str, state: State) -> Finding {
+        let fix = (state != State::Ok).then(|| "mend".to_owned());
+        Finding { group, name: name.to_owned(), state, found: "found".to_owned(), fix }
+    }
+
+    #[test]
+    fn findings_are_grouped_and_aligned_and_summed_up() {
+        let findings = vec![finding("A", "one", State::Ok), finding("A", "longer", State::Warning), finding("B", "x", State::Failure)];
+        let mut out = Vec::new();
+        print(&mut out, &Report { findings }).expect("a vector takes everything");
+        let text = anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string();
+        let expected = "\
+A
+  ok       one     found
+  warning  longer  found
+                   to mend it: mend
+
+B
+  failure  x       found
+                   to mend it: mend
+
+1 ok, 1 warning, 1 failure. Berth does not work here as it should.
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_failure_is_not_ok() {
+        let object_of = |state| object(&Report { findings: vec![finding("A", "x", state)] })["ok"].clone();
+        assert_eq!(object_of(State::Warning), json!(true));
+        assert_eq!(object_of(State::Failure), json!(false));
+    }
+}

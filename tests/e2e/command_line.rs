@@ -1,0 +1,157 @@
+//! What is around the calls on the command line: help, completions, manual pages, and what is said of mistakes.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::support::berth;
+use crate::support::{Cli, Ended};
+
+const COMMANDS: [&str; 8] = ["call", "tools", "plugin", "config", "demo", "doctor", "completions", "man"];
+
+/// Whether a program is there.
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let cli = Cli::new();
+    for (line, words) in [
+        (&["help"][..], "Exit codes:"),
+        (&["help", "call"], "KEY=VALUE is turned into"),
+        (&["help", "config", "show"], "config show --json"),
+        (&["help", "doctor"], "berth doctor --json"),
+        (&["help", "completions"], "berth completions bash"),
+        (&["help", "man"], "berth man --all"),
+    ] {
+        let told = cli.run(line).ends(0).stdout;
+        assert!(told.contains(words), "{line:?}: {told}");
+    }
+}
+
+#[test]
+fn every_shell_gets_completions_that_know_every_command() {
+    let cli = Cli::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = cli.run(&["completions", shell]).ends(0).stdout;
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell} lacks {command}");
+        }
+    }
+    cli.run(&["completions", "tcsh"]).ends(2);
+}
+
+#[test]
+fn bash_completes() {
+    let cli = Cli::new();
+    let script = cli.work().join("completions.bash");
+    fs::write(&script, cli.run(&["completions", "bash"]).ends(0).stdout).expect("the script is written");
+    assert!(Command::new("bash").arg("-n").arg(&script).status().expect("bash starts").success());
+    let complete = |words: &[&str]| {
+        let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
+        let all = words.join(" ");
+        let line = format!(
+            "source {}; COMP_WORDS=({all}); COMP_CWORD={}; _berth berth '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            words.len() - 1
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &line]).output().expect("bash starts");
+        String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
+    };
+    assert_eq!(complete(&["berth", "doc"]), "doctor");
+    assert_eq!(complete(&["berth", "config", "sh"]), "show");
+    assert_eq!(complete(&["berth", "call", "--verb"]), "--verbose");
+    assert_eq!(complete(&["berth", "completions", "fi"]), "fish");
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let cli = Cli::new();
+    cli.run(&["man", "--all", "pages/man1"]).ends(0);
+    let pages = cli.work().join("pages/man1");
+    for command in COMMANDS {
+        assert!(pages.join(format!("berth-{command}.1")).is_file(), "{command} has none");
+    }
+    let page = fs::read_to_string(pages.join("berth-config-show.1")).expect("there is one");
+    assert_eq!(cli.run(&["man", "config", "show"]).ends(0).stdout, page);
+    assert_eq!(cli.run(&["man"]).ends(0).stdout, fs::read_to_string(pages.join("berth.1")).expect("there is one"));
+    assert!(cli.run(&["man", "cal"]).ends(2).stderr.contains("`call`"));
+    cli.run(&["man", "call", "--all", "elsewhere"]).ends(2);
+    if is_there("groff") {
+        for page in fs::read_dir(&pages).expect("they are there").flatten() {
+            let set = Command::new("groff").args(["-man", "-Tutf8", "-ww"]).arg(page.path()).output().expect("groff starts");
+            assert!(set.status.success() && set.stderr.is_empty(), "{page:?}: {}", String::from_utf8_lossy(&set.stderr));
+            assert!(set.stdout.len() > 200, "{page:?}");
+        }
+    }
+}
+
+/// Who asks for JSON gets it, whatever is wrong.
+#[test]
+fn mistakes_are_json_where_json_was_asked_for() {
+    let cli = Cli::new();
+    for (line, code, kind, words) in [
+        (&["cal", "--json"][..], 2, "usage", "call"),
+        (&["call", "--json"], 2, "usage", "TOOL"),
+        (&["call", "read", "pth=x", "--json"], 2, "usage", "`path`"),
+        (&["call", "read", "--json", "--output", "x"], 2, "usage", "--output"),
+        (&["tools", "raed", "--json"], 2, "usage", "`read`"),
+        (&["--set", "tools.cal=1", "tools", "--json"], 4, "host", "`call`"),
+        (&["--plugin", "missing.wasm", "call", "read", "path=x", "--json"], 4, "host", "missing.wasm"),
+    ] {
+        let ended = cli.run(line).ends(code);
+        let said = ended.json();
+        assert_eq!((&said["ok"], &said["error"]["kind"]), (&json!(false), &json!(kind)), "{line:?}: {said}");
+        assert!(said["error"]["message"].as_str().is_some_and(|message| message.contains(words)), "{line:?}: {said}");
+        assert_eq!(ended.stderr, "", "{line:?}");
+    }
+    assert!(cli.run(&["call", "--help", "--json"]).ends(0).stdout.contains("Usage:"));
+    // Behind `--` it is an argument of the tool.
+    assert!(cli.run(&["call", "read", "--", "--json"]).ends(2).stderr.contains("--json"));
+}
+
+#[test]
+fn an_empty_standard_input_is_named() {
+    let cli = Cli::new();
+    assert!(cli.run(&["call", "read", "-"]).ends(2).stderr.contains("stdin is empty"));
+}
+
+/// Nobody writes into the FIFO; waiting for it would never end.
+#[test]
+fn only_a_file_is_attached() {
+    let cli = Cli::new();
+    assert!(Command::new("mkfifo").arg(cli.work().join("fifo")).status().expect("mkfifo starts").success());
+    for name in ["fifo", "/dev/zero", "."] {
+        let call = cli.command(&["call", "read", "path=notes.txt", "--attach", name]);
+        let mut bounded = Command::new("timeout");
+        bounded.arg("30").arg(berth()).args(call.get_args()).current_dir(cli.work()).env_clear();
+        bounded.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ended = Ended::of(bounded.output().expect("timeout starts")).ends(2);
+        assert!(ended.stderr.contains("is no regular file"), "{name}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_working_directory_that_is_gone_is_named() {
+    let cli = Cli::new();
+    let gone = cli.work().join("gone");
+    fs::create_dir(&gone).expect("a folder is made");
+    for command in ["tools", "config check", "call read path=x"] {
+        let line = format!("mkdir -p '{0}'; cd '{0}' && rmdir '{0}' && exec '{1}' {command}", gone.display(), berth().display());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).envs(cli.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ended = Ended::of(shell.output().expect("a shell starts")).ends(4);
+        assert!(ended.stderr.contains("the working directory was deleted or moved"), "{command}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_tool_that_is_not_there_has_a_nearest_name() {
+    let cli = Cli::new();
+    for (name, nearest) in [("raed", "`read`"), ("list_dir", "`list_directory`"), ("Grep", "`grep`")] {
+        let said = cli.run(&["call", name, "path=x"]).ends(2).stderr;
+        assert!(said.contains(&format!("Did you mean {nearest}?")), "{name}: {said}");
+    }
+}

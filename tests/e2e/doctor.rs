@@ -1,0 +1,209 @@
+//! `berth doctor` in environments that are broken: what is wrong is found, the rest is examined all the same, and what mends it does.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::support::{Cli, Ended};
+use crate::support::{berth, plugin};
+
+/// What the doctor found.
+struct Report(Value);
+
+impl Report {
+    #[track_caller]
+    fn of(ended: Ended) -> Self {
+        let report = Self(ended.json());
+        let failures = report.0["summary"]["failures"].as_u64().expect("it is a number");
+        assert_eq!(report.0["ok"], json!(failures == 0));
+        assert_eq!(ended.code, if failures == 0 { 0 } else { 4 }, "{}", report.0);
+        for finding in report.all() {
+            assert_eq!(finding["state"] == "ok", finding["fix"].is_null(), "what is wrong can be mended: {finding}");
+        }
+        report
+    }
+
+    fn all(&self) -> &[Value] {
+        self.0["findings"].as_array().expect("it is a list")
+    }
+
+    #[track_caller]
+    fn finding(&self, group: &str, name: &str) -> &Value {
+        let found = self.all().iter().find(|finding| finding["group"] == group && finding["name"] == name);
+        found.unwrap_or_else(|| panic!("nothing is said of {name}: {}", self.0))
+    }
+
+    /// A finding stands as `state`, and says `words`.
+    #[track_caller]
+    fn says(&self, group: &str, name: &str, state: &str, words: &str) -> &Value {
+        let finding = self.finding(group, name);
+        assert_eq!(finding["state"], json!(state), "{finding}");
+        assert!(finding["found"].as_str().is_some_and(|found| found.contains(words)), "{words:?} is not said: {finding}");
+        finding
+    }
+}
+
+/// Runs the doctor with a cache of its own, so that nothing of other tests is there.
+fn doctor(cli: &Cli) -> Command {
+    let mut command = cli.command(&["doctor", "--json"]);
+    command.env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
+    command
+}
+
+#[track_caller]
+fn examined(command: &mut Command) -> Report {
+    Report::of(Ended::of(command.output().expect("berth starts")))
+}
+
+/// The doctor after a line of a shell.
+#[track_caller]
+fn after(cli: &Cli, line: &str) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{line} && exec \"$0\" doctor --json")]).arg(berth()).current_dir(cli.work()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    for (name, value) in doctor(cli).get_envs() {
+        command.env(name, value.expect("it is set"));
+    }
+    command.output().expect("a shell starts")
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the mode is set");
+}
+
+#[test]
+fn a_machine_that_is_well_is_found_well() {
+    let cli = Cli::new();
+    let report = examined(&mut doctor(&cli));
+    assert_eq!(report.0["ok"], json!(true), "{}", report.0);
+    report.says("Kernel", "openat2", "ok", "never out of it");
+    report.says("Kernel", "system call filter", "ok", "enforced");
+    report.says("Engine", "compiling", "ok", "in a confined process");
+    report.says("Engine", "built-in `file`", "ok", "compiled ahead");
+    report.says("Plugins", "file", "ok", "6 tools");
+    report.says("Configuration", "file", "ok", "the defaults hold");
+    // Now there is a cache, made by loading; code is put into it and taken out again.
+    let report = examined(&mut doctor(&cli));
+    report.says("Engine", "compiled code", "ok", "mapped from it");
+    assert_eq!(fs::read_dir(cli.root.path().join("cache/compiled")).expect("it is there").count(), 0, "nothing is left behind");
+    assert!(!cli.root.path().join("data").exists(), "nothing is made that is not needed");
+
+    let told = Ended::of(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
+    assert!(told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"), "{told}");
+}
+
+#[test]
+fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
+    let cli = Cli::new();
+    for (name, finding) in [("data", "data"), ("config", "configuration")] {
+        let folder = cli.root.path().join(name);
+        fs::create_dir_all(&folder).expect("a folder is made");
+        set_mode(&folder, 0o777);
+        let report = examined(&mut doctor(&cli));
+        let fix = report.says("Folders", finding, "failure", "others may write")["fix"].as_str().expect("there is one").to_owned();
+        assert!(Command::new("sh").args(["-c", &fix]).status().expect("a shell starts").success(), "{fix}");
+        examined(&mut doctor(&cli)).says("Folders", finding, "ok", "mode 700");
+    }
+}
+
+#[test]
+fn a_cache_that_is_no_private_folder_is_not_used_and_named() {
+    let cli = Cli::new();
+    let (cache, elsewhere) = (cli.root.path().join("cache"), cli.root.path().join("elsewhere"));
+    fs::create_dir_all(&cache).and_then(|()| fs::create_dir(&elsewhere)).expect("folders are made");
+    set_mode(&elsewhere, 0o700);
+    symlink(&elsewhere, cache.join("compiled")).expect("a link is made");
+    let report = examined(&mut doctor(&cli));
+    report.says("Folders", "cache of compiled code", "warning", "is a link");
+    report.says("Engine", "compiled code", "warning", "compiled anew in each run");
+    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0, "nothing was put behind the link");
+
+    fs::remove_file(cache.join("compiled")).and_then(|()| fs::create_dir(cache.join("compiled"))).expect("it is a folder");
+    set_mode(&cache.join("compiled"), 0o755);
+    let report = examined(&mut doctor(&cli));
+    report.says("Folders", "cache of compiled code", "warning", "others may look into it");
+    report.says("Engine", "compiled code", "warning", "others may use it");
+    assert_eq!(report.0["ok"], json!(true), "Berth works without a cache: {}", report.0);
+}
+
+#[test]
+fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
+    let cli = Cli::new();
+    cli.configure("[tools]\ncal = 7\nmax_call = \"long\"\n[plugins.\"x\\u001b[2J\"]\n");
+    let report = examined(doctor(&cli).env("BERTH_TOOLS_CAL", "1"));
+    let wrong: Vec<String> = report.all().iter().filter(|finding| finding["group"] == "Configuration").map(Value::to_string).collect();
+    for words in ["`call`", "berth.toml:3", "BERTH_TOOLS_CAL"] {
+        assert!(wrong.iter().any(|finding| finding.contains("failure") && finding.contains(words)), "{words}: {wrong:?}");
+    }
+    report.says("Engine", "compiling", "ok", "in a confined process");
+    report.says("Plugins", "loading", "warning", "not tried");
+}
+
+#[test]
+fn a_plugin_that_does_not_load_is_a_finding() {
+    let cli = Cli::new();
+    cli.configure("[plugins.gone]\npath = \"/no/such.wasm\"\n");
+    examined(&mut doctor(&cli)).says("Plugins", "gone", "failure", "can't be read");
+    cli.configure(&format!("[plugins.hostile]\npath = {:?}\n", plugin("hostile")));
+    let held = examined(&mut doctor(&cli));
+    assert_eq!(held.says("Plugins", "hostile", "warning", "never approved")["fix"], json!("berth plugin approve hostile"));
+    cli.configure("");
+    examined(doctor(&cli).arg("--plugin").arg(plugin("hostile"))).says("Plugins", "hostile", "ok", "tools");
+}
+
+#[test]
+fn narrow_limits_are_told_with_what_widens_them() {
+    let cli = Cli::new();
+    let report = |line: &str| Report::of(Ended::of(after(&cli, line)));
+    let files = report("ulimit -n 64");
+    assert!(files.says("Limits", "open files", "warning", "64")["fix"].to_string().contains("ulimit -n"));
+    // Enough for everything but the pool.
+    let memory = report("ulimit -v 8388608");
+    assert!(memory.says("Engine", "memory pool", "warning", "calls start slower")["fix"].to_string().contains("ulimit -v"));
+    assert_eq!(memory.0["ok"], json!(true), "{}", memory.0);
+}
+
+#[test]
+fn a_home_that_is_not_set_or_no_place_is_told_apart() {
+    let cli = Cli::new();
+    let mut command = doctor(&cli);
+    // The system's list of users knows it as well.
+    examined(command.env_remove("HOME")).says("Configuration", "file", "ok", "the defaults hold");
+    for folder in ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR"] {
+        command.env_remove(folder);
+    }
+    let report = examined(command.env("HOME", "relative"));
+    assert!(report.says("Configuration", "folders", "failure", "home directory")["fix"].to_string().contains("HOME"));
+    report.says("Engine", "compiling", "ok", "in a confined process");
+}
+
+/// Something else that is mounted where the kernel's `/proc` belongs.
+#[test]
+fn a_proc_that_is_not_the_kernel_s_is_found() {
+    let cli = Cli::new();
+    let hidden = "mount -t tmpfs none /proc";
+    let mut found = None;
+    // As root, or else as the root of a user namespace.
+    for unshare in ["unshare -m", "unshare -rm"] {
+        let line = format!("exec {unshare} sh -c '{hidden} && exec \"$0\" doctor --json' \"$0\" && true");
+        let ended = after(&cli, &line);
+        if !ended.stdout.is_empty() {
+            found = Some(Report::of(Ended::of(ended)));
+            break;
+        }
+    }
+    match found {
+        Some(report) => {
+            report.says("Kernel", "/proc", "failure", "no directory can be granted");
+            report.says("Kernel", "openat2", "ok", "never out of it");
+            report.says("Engine", "compiling", "failure", "can't be compiled");
+        }
+        // Where nobody may make a mount namespace, `/proc` can only be found in order.
+        None => {
+            examined(&mut doctor(&cli)).says("Kernel", "/proc", "ok", "the kernel's own");
+        }
+    }
+}
