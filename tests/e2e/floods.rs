@@ -62,7 +62,8 @@ attacks! {
     }
 
     async fn emit_and_loop() {
-        let scene = Scene::new().await;
+        // Time enough to use up the processor time on a machine that is busy with other things.
+        let scene = Scene::with(&["tools.call=30"], |_| {}).await;
         let answer = scene.attack_beside_others("emit_and_loop", json!({ "text": "so far" })).await;
         assert_eq!(stopped(&answer, "cpu_budget").joined_text(), "so far");
     }

@@ -57,7 +57,7 @@ impl Limits {
     /// For asking a plugin what its tools are: it has no reason to work long or to need much.
     pub(crate) fn for_listing(&self) -> Self {
         Self {
-            call: Duration::from_secs(5),
+            call: Duration::from_secs(10),
             grace: Duration::ZERO,
             cpu: Duration::from_secs(2),
             memory: self.memory.min(64 << 20),
