@@ -10,6 +10,7 @@ mod cli;
 mod command_line;
 mod docs;
 mod doctor;
+mod embedding;
 mod escapes;
 mod every_attack;
 mod floods;

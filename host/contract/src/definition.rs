@@ -32,6 +32,25 @@ pub struct Definition {
     pub meta: Option<Value>,
 }
 
+impl Definition {
+    /// A tool with a name, a description and the schema of its arguments, and of which nothing is known: the strictest
+    /// [`Annotations`], and no [`Subject`].
+    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            title: None,
+            description: description.into(),
+            input_schema,
+            output_schema: None,
+            annotations: Annotations::default(),
+            subjects: Vec::new(),
+            fence: None,
+            aliases: Vec::new(),
+            meta: None,
+        }
+    }
+}
+
 /// How a tool behaves, in the meanings of MCP's tool annotations.
 ///
 /// The default is the strictest: a tool that says nothing about itself acts, destroys and reaches the world.

@@ -13,6 +13,11 @@ pub(crate) fn berth() -> PathBuf {
     built("berth")
 }
 
+/// An example of the library.
+pub(crate) fn example(name: &str) -> PathBuf {
+    built(&format!("examples/{name}"))
+}
+
 /// A component as the plugin that comes with the program.
 pub(crate) fn builtin(name: &'static str) -> Builtin {
     static READ: OnceLock<std::sync::Mutex<Vec<Builtin>>> = OnceLock::new();

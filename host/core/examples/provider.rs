@@ -1,0 +1,122 @@
+//! A tool of the program's own, beside the plugins: the host checks its arguments and shapes its answers as it does theirs.
+//!
+//! ```text
+//! cargo run -p berth-host --example provider -- target/plugins/file.wasm FOLDER
+//! ```
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::config::Folders;
+use berth_host::{
+    Annotations, Answer, BoxFuture, Builtin, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome,
+    Output, Progress, Provider, Request,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::timeout;
+
+/// What the tool takes. The schema that models see and calls are checked against comes from this type, so the two can't differ.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// Seconds to wait.
+    #[schemars(range(min = 0, max = 60))]
+    seconds: f64,
+    /// What to be reminded of then.
+    note: String,
+}
+
+/// Offers one tool, `remind`.
+struct Reminder {
+    tool: Arc<Definition>,
+}
+
+impl Reminder {
+    fn new() -> Self {
+        let schema = schemars::schema_for!(Arguments).to_value();
+        let definition = Definition::new("remind", "Waits for some seconds, then answers with the note.", schema);
+        // What it does not say of itself counts as the strictest.
+        let annotations = Annotations { read_only: true, destructive: false, open_world: false, ..Annotations::default() };
+        Self { tool: Arc::new(Definition { annotations, ..definition }) }
+    }
+}
+
+impl Provider for Reminder {
+    fn name(&self) -> &str {
+        "reminder"
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        vec![Arc::clone(&self.tool)]
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        Box::pin(remind(call))
+    }
+}
+
+async fn remind(call: Call) -> Outcome {
+    // The host has checked them, so this fails only for what a schema can't say.
+    let arguments: Arguments =
+        serde_json::from_value(call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+    let step = Duration::from_secs_f64(arguments.seconds / 4.0);
+    for quarter in 1..=4 {
+        // To stop when nobody waits any more is up to the provider.
+        if timeout(step, call.cancel.cancelled()).await.is_ok() {
+            return Err(Failure::new(Category::Cancelled, "the reminder was cancelled"));
+        }
+        let fraction = Some(f64::from(quarter) / 4.0);
+        call.events.progress(Progress { fraction, message: format!("{quarter} of 4 quarters") });
+    }
+    Ok(Output::text(arguments.note))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    berth_host::helper_hook();
+    let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: provider file.wasm FOLDER")?;
+    // One thread is enough for a program that mostly waits.
+    let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    reactor.block_on(calls(&plugin, Path::new(&folder)))
+}
+
+async fn calls(plugin: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let file = Builtin { name: "file", wasm: std::fs::read(plugin)?.leak(), compiled: None };
+    let builder = Host::builder().folders(Folders::inside(&folder.join("berth"))).working_directory(folder);
+    let host = builder.builtins(&[file]).provider(Arc::new(Reminder::new())).build().await?;
+    println!("tools: {}", host.tools().iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", "));
+
+    let remind = |seconds: f64, note: &str| Request::new("remind", json!({ "seconds": seconds, "note": note }));
+    show(host.call(Request { events: Arc::new(Screen), ..remind(0.2, "Tea!") }).await);
+    // Refused before the provider sees it, by the schema of its own type.
+    show(host.call(remind(3600.0, "Tea!")).await);
+    // Whatever a tool answers with, it does not steer a terminal.
+    show(host.call(remind(0.0, "\u{1b}[31mred")).await);
+    // Whoever holds the token can end the call; here it is another task.
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    tokio::spawn(async move { stop.cancel() });
+    show(host.call(Request { cancel, ..remind(60.0, "Too late!") }).await);
+    Ok(())
+}
+
+fn show(answer: Answer) {
+    match answer.outcome {
+        Ok(output) => println!("{}", output.joined_text()),
+        Err(failure) => println!("{}: {}", failure.category.as_str(), failure.message),
+    }
+}
+
+/// Prints what a tool tells while it runs.
+struct Screen;
+
+impl Events for Screen {
+    fn progress(&self, progress: Progress) {
+        println!("… {}", progress.message);
+    }
+
+    fn emitted(&self, _part: &Content) {}
+}
