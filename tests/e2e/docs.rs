@@ -112,6 +112,19 @@ fn project() -> (TempDir, Session) {
 }
 
 #[test]
+fn the_program_of_the_readme_is_that_of_the_library_which_is_compiled() {
+    let library = document("host/core/src/lib.rs");
+    let page: String = library
+        .lines()
+        .filter_map(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect();
+    let first = |page: &str, language: &str| blocks(page).into_iter().find(|block| block.language == language).map(|block| block.text);
+    let shown = first(&document("README.md"), "rust").expect("the README shows a program");
+    assert_eq!(Some(shown), first(&page, "no_run"));
+}
+
+#[test]
 fn commands_of_the_readme_run() {
     let (_folder, session) = project();
     let spans = code_spans(&document("README.md"));

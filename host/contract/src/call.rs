@@ -50,16 +50,19 @@ impl fmt::Display for CallId {
 pub struct Progress {
     /// From 0 to 1, where that is known.
     pub fraction: Option<f64>,
-    /// What is being done; at most 200 characters, without control characters.
+    /// What is being done. Of a plugin: at most 200 characters, without control characters.
     pub message: String,
 }
 
-/// Takes what a call tells while it runs. Called from the thread that runs the guest: it must not block.
+/// Takes what a call tells while it runs.
+///
+/// Its functions are called on the thread that runs the tool, whose time they take: they must not block. Pass on what they hear to a channel
+/// where that is not quick.
 pub trait Events: Send + Sync + 'static {
-    /// The call got further.
+    /// The call got further. Of a plugin's call, ten times a second at most.
     fn progress(&self, progress: Progress);
 
-    /// A part of the answer is there already.
+    /// A part of the answer is there already. It comes again in the answer only where the call fails.
     fn emitted(&self, part: &Content);
 }
 

@@ -57,24 +57,24 @@ impl Category {
 pub struct Failure {
     /// Why, coarsely.
     pub category: Category,
-    /// Why, finely and stably: `busy`, `memory_limit`, `crash`, or the tool's own.
+    /// Why, finely and stably: `busy`, `cpu_budget`, `memory_limit`, `result_limit`, `crash`, or the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// For a person and a model, at most 4 KiB.
+    /// What was wrong and why, for a person and a model; at most 8 KiB when it leaves the host.
     pub message: String,
     /// What to try instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// How long to wait before trying again, in milliseconds.
+    /// How long to wait before trying again, at most an hour. In JSON, milliseconds.
     #[serde(default, rename = "retry_after_ms", skip_serializing_if = "Option::is_none", with = "millis")]
     pub retry_after: Option<Duration>,
-    /// What was made before it failed.
+    /// What was made before it failed: a call that was stopped answers with what it had emitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// A JSON value, as in [`Output`](crate::Output).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// The refusal that decided, where the category is [`Category::PolicyBlocked`].
+    /// The refusal that decided, where the category is [`Category::PolicyBlocked`] and a rule of the host did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
     /// A JSON object for what has no field here.
@@ -98,7 +98,7 @@ impl Failure {
         }
     }
 
-    /// A refusal by a rule.
+    /// A refusal by a rule: [`Category::PolicyBlocked`], with the denial in words as its message.
     pub fn denied(denial: Denial) -> Self {
         Self { denial: Some(denial.clone()), ..Self::new(Category::PolicyBlocked, denial.to_string()) }
     }

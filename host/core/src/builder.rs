@@ -10,7 +10,8 @@ use crate::config::{Folders, Loaded};
 use crate::host::{Host, Settings};
 use crate::plugins::{Plugins, Policies, Watch, runtime_config};
 
-/// Collects what a [`Host`] is made of.
+/// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with [`build`](Self::build); what is said twice counts as
+/// said last, and what adds (plugins, providers) adds up.
 #[derive(Default)]
 pub struct HostBuilder {
     config: Loaded,
@@ -24,14 +25,15 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// The configuration. Without it, the defaults hold.
+    /// The configuration, as [`config::load`](crate::config::load) reads it. Without it, the defaults hold: no file is read.
     #[must_use]
     pub fn config(mut self, config: Loaded) -> Self {
         self.config = config;
         self
     }
 
-    /// Berth's own folders. Without them, those of the user who runs this process.
+    /// Berth's own folders. Without them, those of the user who runs this process
+    /// ([`Folders::from_environment`](crate::config::Folders::from_environment)), whose plugin folder counts then.
     #[must_use]
     pub fn folders(mut self, folders: Folders) -> Self {
         self.folders = Some(folders);
@@ -46,21 +48,22 @@ impl HostBuilder {
         self
     }
 
-    /// Plugins that are part of the program.
+    /// Plugins that are part of the program. Their tools have bare names, and what `[tools.file]` grants.
     #[must_use]
     pub fn builtins(mut self, builtins: &[Builtin]) -> Self {
         self.builtins.extend_from_slice(builtins);
         self
     }
 
-    /// One component more, beside those that the configuration names. It is granted what the configuration grants its name.
+    /// One component more, beside those that the configuration names, by its path. Naming it approves it. It is granted what the
+    /// configuration grants the name in its manifest: nothing, where that is not said.
     #[must_use]
     pub fn plugin_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_files.push(path.into());
         self
     }
 
-    /// Something else that offers tools.
+    /// Something else that offers tools: code of the program, or the client of a server.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.push(provider);
@@ -76,21 +79,31 @@ impl HostBuilder {
     }
 
     /// Keeps the plugins up with their files while the host lives: what is put into the plugin folder, changed or taken away there. A
-    /// program that makes a call and ends has no use for it.
+    /// program that makes a call and ends has no use for it. It takes a thread, which sleeps until something changes and uses the runtime
+    /// then: let the host end before its runtime does.
     #[must_use]
     pub fn watch(mut self) -> Self {
         self.watch = true;
         self
     }
 
-    /// Starts the engine and loads everything.
+    /// Starts the engine and loads everything. Plugins that are new to this machine are compiled, which takes from tenths of a second to
+    /// many seconds for each, once.
     ///
     /// A plugin of the configuration or of the plugin folder that is held back or does not load keeps no other from its work:
     /// [`Host::plugins`] says why it does not serve.
     ///
     /// # Errors
     ///
-    /// [`HostError`]: the engine does not start, or a built-in plugin or one of [`plugin_file`](Self::plugin_file) does not load.
+    /// * [`HostError::Config`]: a grant names no directory, or `replaces` no built-in plugin.
+    /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file) does not load, two tools have the same name,
+    ///   or a provider's schema is none.
+    /// * [`HostError::Engine`]: this machine can't run WebAssembly in a sandbox.
+    /// * [`HostError::Io`]: the working directory can't be opened, or the files of plugins can't be watched.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, or on one without its time driver.
     pub async fn build(self) -> Result<Host, HostError> {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
         let directory = match self.working_directory {

@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::HostBuilder;
 use crate::plugins::{PluginState, Plugins, Watch};
 
-/// Offers tools and runs calls of them. Cheap to share: put it in an [`Arc`].
+/// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
+///
+/// It belongs to the tokio runtime that it was built on. Dropping it ends what it watches.
 pub struct Host {
     pub(crate) plugins: Arc<Plugins>,
     /// Ends the watching with the host.
@@ -28,20 +30,20 @@ pub(crate) struct Settings {
     pub(crate) result: usize,
 }
 
-/// What a front end gives the host: which tool, with what, for whom, and where to tell.
+/// What a program gives the host: which tool, with what, for whom, and where to tell.
 #[derive(Clone)]
 pub struct Request {
     /// A tool's name or alias.
     pub tool: String,
-    /// A JSON object; the tool's schema says what belongs in it.
+    /// A JSON object; the tool's schema says what belongs in it. At most 1 MiB as JSON text.
     pub arguments: Value,
-    /// Larger arguments, which the JSON names `{"$attachment": 0}`.
+    /// Larger or binary arguments, which the JSON names `{"$attachment": 0}`, by their place here.
     pub attachments: Vec<Content>,
     /// Who calls, where that is not the primary agent.
     pub caller: Option<String>,
     /// Where progress and partial output go.
     pub events: Arc<dyn Events>,
-    /// Cancelled by the front end when nobody waits any more. Dropping the call's future does as well.
+    /// Cancelled by the program when nobody waits any more. Dropping the call's future does as well.
     pub cancel: CancellationToken,
 }
 
@@ -62,13 +64,14 @@ impl Request {
 /// What a call came to.
 #[derive(Debug)]
 pub struct Answer {
-    /// The call's id, as the log has it.
+    /// The call's id, as the log has it: no other call has it.
     pub id: CallId,
     /// The tool's full name, where one was found.
     pub tool: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
-    /// The steps that the call went through, and how long each took.
+    /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
+    /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,
 }
 
@@ -87,17 +90,18 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
 }
 
 impl Host {
-    /// How a host is made, the only way.
+    /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// The tools as they are now, by provider and in its order.
+    /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         self.plugins.catalogue().definitions()
     }
 
-    /// The tool that a name or an alias stands for.
+    /// The tool that a name or an alias stands for, now. `None`: a call of it would fail with
+    /// [`ToolNotFound`](crate::Category::ToolNotFound).
     pub fn tool(&self, name: &str) -> Option<Arc<Definition>> {
         self.plugins.catalogue().resolve(name).ok().map(|tool| Arc::clone(&tool.definition))
     }
@@ -107,20 +111,21 @@ impl Host {
         self.plugins.catalogue().similar(name)
     }
 
-    /// The plugins that there are, those that are held back or failed included.
+    /// The plugins that there are and how they fare, those that are held back or failed included. Other providers are none.
     pub fn plugins(&self) -> Vec<PluginState> {
         self.plugins.states()
     }
 
     /// Looks at the plugin folder and at the plugins' files again, now, also at those that failed before.
     ///
-    /// A host that was built to [`watch`](HostBuilder::watch) does so by itself when something changes there.
+    /// It returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A host that was built to
+    /// [`watch`](HostBuilder::watch) does so by itself when something changes there.
     pub async fn reload_plugins(&self) {
         self.plugins.look(true).await;
     }
 
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say
-    /// something else then. The number is that of the changes so far.
+    /// something else then. The number is that of the changes so far. The receiver ends with the host.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.plugins.changes()
     }
@@ -131,7 +136,8 @@ impl Host {
         Some(Arc::clone(catalogue.resolve(tool).ok()?.plugin.as_ref()?.info()))
     }
 
-    /// The directories that the plugin of a tool is granted, and whether it may write there.
+    /// The directories that the plugin of a tool is granted, by their real paths, and the most that may be done there. Empty for tools of
+    /// other providers, and where there is no such tool.
     pub fn directories_of(&self, tool: &str) -> Vec<(std::path::PathBuf, berth_contract::Access)> {
         let catalogue = self.plugins.catalogue();
         let Some(plugin) = catalogue.resolve(tool).ok().and_then(|tool| tool.plugin.as_ref()) else { return Vec::new() };

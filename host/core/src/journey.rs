@@ -13,7 +13,16 @@ use crate::{shape, subjects, validate};
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
     ///
-    /// Dropping the future cancels the call. Whatever it comes to, a refusal as well as an output, is shaped before it leaves.
+    /// In this order, each step only where the one before it held: the name is resolved, the arguments are checked against the tool's
+    /// schema, what the call acts on is decided on, and the tool runs, under its bounds. Whatever that comes to, a refusal as well as an
+    /// output, is shaped before it leaves.
+    ///
+    /// Cancelling [`Request::cancel`] ends the call with [`Category::Cancelled`](crate::Category::Cancelled), and so does dropping the
+    /// future, which then nobody hears of.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with its time driver, where the tool is a plugin's.
     pub async fn call(&self, request: Request) -> Answer {
         let id = next_id();
         let mut steps = Steps::begin();

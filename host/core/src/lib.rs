@@ -1,22 +1,214 @@
-//! The Berth host: offers the tools of plugins and other providers, and governs each call of one.
+//! Berth as a library: it offers a program the tools of plugins, each call in a sandbox of its own, and the program's own tools beside
+//! them.
+//!
+//! A program builds a [`Host`] with [`Host::builder`], asks for its [`tools`](Host::tools) and [`call`](Host::call)s them. There is no
+//! other way to a tool, so no program can leave out a check that another makes.
+//!
+//! # From nothing to a call
+//!
+//! Berth runs on Linux, x86-64 or arm64. Your `Cargo.toml` names the crate in your clone of Berth's repository:
+//!
+//! ```toml
+//! [dependencies]
+//! berth-host = { path = "../berth/host/core" }
+//! serde_json = "1"
+//! tokio = { version = "1", default-features = false, features = ["rt-multi-thread", "time"] }
+//!
+//! # What compiles plugins is among the dependencies, and takes many times as long where it isn't optimised.
+//! [profile.dev.package."*"]
+//! opt-level = 2
+//! ```
+//!
+//! In the clone, `cargo xtask plugins` makes `target/plugins/file.wasm`: the file tools. Then this is a whole program:
 //!
 //! ```no_run
-//! use berth_host::{Host, Request};
+//! use berth_host::{Builtin, Host, Request};
 //! use serde_json::json;
 //!
-//! # async fn example() -> Result<(), berth_host::HostError> {
-//! let host = Host::builder().plugin_file("word-count.wasm").build().await?;
-//! let answer = host.call(Request::new("word-count__count", json!({ "path": "README.md" }))).await;
-//! match answer.outcome {
-//!     Ok(output) => println!("{}", output.joined_text()),
-//!     Err(failure) => eprintln!("{}", failure.message),
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // First, before there is a second thread: plugins are compiled by this program, started again.
+//!     berth_host::helper_hook();
+//!     let wasm = std::fs::read("../berth/target/plugins/file.wasm")?;
+//!     let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
+//!     let reactor = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+//!     reactor.block_on(async {
+//!         let host = Host::builder().builtins(&[file]).build().await?;
+//!         let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
+//!         match answer.outcome {
+//!             Ok(output) => println!("{}", output.joined_text()),
+//!             Err(failure) => println!("{}: {}", failure.category.as_str(), failure.message),
+//!         }
+//!         Ok(())
+//!     })
 //! }
+//! ```
+//!
+//! It prints your `Cargo.toml`, read in a sandbox that reaches the working directory and nothing else. Ask for `/etc/passwd` instead, and it
+//! prints the rule that refuses it, where that rule stands, and what would change it.
+//!
+//! Two programs in the folder `examples` go further: `embed.rs` is an agent's side of a host, `provider.rs` adds a tool of the program's
+//! own.
+//!
+//! # Configuration and folders
+//!
+//! A host has a configuration ([`HostBuilder::config`]), folders for what Berth keeps ([`HostBuilder::folders`]) and a working directory
+//! ([`HostBuilder::working_directory`]). Without them it has the defaults, *not* the user's `berth.toml`; the folders of the user, with the
+//! plugins that lie there; and the directory of the process. Which of them a program says depends on whose host it is:
+//!
+//! ```
+//! use berth_host::config::{self, Folders, Inputs, PathAccess};
+//! # fn hosts() -> Result<(), berth_host::HostError> {
+//!
+//! // The user's: as `berth` has it, with `berth.toml`, the one in the working directory that narrows it, and the `BERTH_*` variables.
+//! let folders = Folders::from_environment()?;
+//! let users = config::load(&folders, &Inputs::from_environment()?)?;
+//!
+//! // The program's own: nothing is shared with `berth`. Settings are `key=value`, the value in TOML, and checked like a file.
+//! let folders = Folders::inside("/var/lib/my-agent".as_ref());
+//! let own = config::load(&folders, &Inputs {
+//!     settings: vec![r#"tools.file.deny_read=["**/.env"]"#.into(), "tools.call=10".into()],
+//!     allow: vec![("/srv/docs".into(), PathAccess::Read)],
+//!     ..Inputs::default()
+//! })?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A front end builds a [`Host`] with [`Host::builder`] and calls [`Host::call`]: there is no other way to a tool, so no front end can
-//! leave out a check that another makes.
+//! The first grants whatever the user granted; the second, the working directory and `/srv/docs`, since its folders hold no `berth.toml`
+//! that says more. [`config::Config`] has every key with its meaning. What Berth keeps in its folders is out of every tool's reach, whatever
+//! is granted, and so is changing the configuration.
+//!
+//! # Which tools there are
+//!
+//! [`Host::tools`] has the [`Definition`]s: name, description, JSON Schema of the arguments, and how the tool behaves. They are what a
+//! model's API wants, under names that differ a little from one to the next:
+//!
+//! ```
+//! # fn tools(host: &berth_host::Host) -> serde_json::Value {
+//! host.tools()
+//!     .iter()
+//!     .map(|tool| serde_json::json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }))
+//!     .collect()
+//! # }
+//! ```
+//!
+//! | they come from | and are called | what they may reach |
+//! |---|---|---|
+//! | plugins in the program: [`HostBuilder::builtins`] | `read` | what `[tools.file]` grants: the working directory, by default |
+//! | files that the program names: [`HostBuilder::plugin_file`] | `plugin__tool` | what `[plugins.NAME]` grants: nothing, by default |
+//! | `path` in `[plugins.NAME]`, and the plugin folder | `plugin__tool` | the same, once a person has [approved](Approvals) them |
+//! | code of the program: [`HostBuilder::provider`] | as it says | what the program may |
+//!
+//! # Calls
+//!
+//! A [`Request`] says which tool, with which arguments, and for whom. The [`Answer`] has an [`Outcome`]: an [`Output`] or a [`Failure`].
+//! A call always comes to an answer, which is meant for the model: a failure tells it what was wrong and what to try. Its [`Category`] is
+//! for the program:
+//!
+//! | category | what happened | what a program does |
+//! |---|---|---|
+//! | [`ToolNotFound`](Category::ToolNotFound), [`InvalidParameters`](Category::InvalidParameters), [`TypeMismatch`](Category::TypeMismatch) | the call itself was wrong | tells the model |
+//! | [`PolicyBlocked`](Category::PolicyBlocked) | a rule refused it; [`Failure::denial`] says which | tells the model and shows the person |
+//! | [`ConfirmationRequired`](Category::ConfirmationRequired) | a person has to agree first | asks one |
+//! | [`RateLimited`](Category::RateLimited) | too much at once | waits for [`Failure::retry_after`], then tries again |
+//! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
+//! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |
+//! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
+//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then | tells the model |
+//!
+//! A [`Denial`] is complete: what was to be done, the rule, where it stands, and the line that would change it. Only a person can change a
+//! rule, so show it to one.
+//!
+//! Calls are bounded: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of arguments, 8 MiB of answer ([`Limits`]); larger
+//! arguments travel as [`Request::attachments`]. Text in an answer is free of what steers a terminal.
+//!
+//! # Progress and cancellation
+//!
+//! [`Request::events`] hears what a call tells while it runs, and [`Request::cancel`] ends it, as does dropping its future. A token's
+//! children end a whole turn of a model at once:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use berth_host::{CancellationToken, Content, Events, Host, Progress, Request};
+//!
+//! struct Screen;
+//!
+//! impl Events for Screen {
+//!     fn progress(&self, progress: Progress) {
+//!         println!("… {}", progress.message);
+//!     }
+//!
+//!     fn emitted(&self, part: &Content) {
+//!         println!("… {}", part.as_text().unwrap_or_default());
+//!     }
+//! }
+//!
+//! # async fn example(host: &Host, turn: &CancellationToken, arguments: serde_json::Value) {
+//! let request = Request { cancel: turn.child_token(), events: Arc::new(Screen), ..Request::new("grep", arguments) };
+//! let answer = host.call(request).await;
+//! # }
+//! ```
+//!
+//! A call that is cancelled, or stopped at a bound, answers with what it had emitted, in [`Failure::content`].
+//!
+//! # Plugins that come and go
+//!
+//! A host that was built to [`watch`](HostBuilder::watch) keeps up with its plugins' files: it loads what is new, swaps what has changed
+//! and drops what is gone. A call that has begun goes on with the version that it began with. [`Host::changes`] tells when to ask anew for
+//! the tools:
+//!
+//! ```no_run
+//! # async fn example(host: &berth_host::Host) {
+//! let mut changes = host.changes();
+//! while changes.changed().await.is_ok() {
+//!     for plugin in host.plugins() {
+//!         let why = plugin.waiting.as_ref().map_or("", |waiting| &waiting.reason);
+//!         println!("{} is {}. {why}", plugin.name, plugin.word());
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! A component that nobody has approved does not run: it is held, and the version that was approved before serves on. After a person has
+//! looked at it ([`Inspected`], [`Difference`]), [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration does without.
+//!
+//! # Tools of the program's own
+//!
+//! A [`Provider`] offers tools that are Rust code of the program. The host resolves, validates and shapes calls of them as of any other,
+//! but does not confine them: their deadline, their cancellation and what they may do is up to the provider. The schema should come from
+//! the type that takes the arguments, as in `examples/provider.rs`, so that the two can't differ.
+//!
+//! # The helper
+//!
+//! A component that is new to this machine is compiled by another process, which has given up everything but computing, since a compiler
+//! is much code to meet a stranger's file. That process is this very program, started again with `__compile`, where its `main` begins with
+//! [`helper_hook`]; or another one that does, such as `berth` itself, by [`HostBuilder::helper`]. A program that does neither loads only
+//! what has been compiled already, and says so. The code is kept in the folder [`cache`](config::Folders::cache).
+//!
+//! # Threads and the runtime
+//!
+//! [`HostBuilder::build`] and [`Host::call`] run on tokio, on one thread or many, and need its time driver (`enable_time`): without it they
+//! panic.
+//!
+//! * A `Host` is `Send` and `Sync`; put it in an [`Arc`](std::sync::Arc). Calls run at once, as many as `[tools] max_concurrent` says; one
+//!   more waits 2 s, and is answered `busy` then.
+//! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other begins on the thread that polls it, and moves
+//!   there when it takes more than about 2 ms. So no plugin keeps a runtime from its work for longer.
+//! * [`config::load`], [`Candidate::file`], [`candidate`], [`Approvals`] and [`ask_hosts`] are not asynchronous: they read files, or wait for
+//!   other processes. Call them before the runtime starts, or with `spawn_blocking`.
+//! * A call that hangs in a system call (a dead network file system) is answered all the same, but its thread stays. End the runtime with
+//!   `shutdown_background`, which doesn't wait for it.
+//! * A host that watches has a thread of its own that uses the runtime: drop the host first.
+//! * Calls can hold hundreds of descriptors each: raise the soft `RLIMIT_NOFILE` where many run at once, as `berth` does.
+//!
+//! What the library has to tell beyond its answers (a plugin that is held back, a crash, what a plugin logs) goes to the `tracing` crate.
+//!
+//! # Errors
+//!
+//! A [`Failure`] is a tool's, and goes to the model. A [`HostError`] is the host's own (a wrong configuration, a plugin that does not load)
+//! and goes to the person who runs the program: it comes from building and inspecting, never from a call. A plugin of the configuration or
+//! of the plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says why.
 
 mod builder;
 mod catalogue;
@@ -34,7 +226,9 @@ pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     HostError, NoEvents, Outcome, Output, Progress, Provider, Subject, SubjectKind, text,
 };
-pub use berth_runtime::{Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Request as CapabilityRequest, helper_hook};
+pub use berth_runtime::{
+    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Request as CapabilityRequest, RequestedLimits, helper_hook,
+};
 pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};

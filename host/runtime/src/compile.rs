@@ -79,8 +79,10 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper, and does not return, where this process was started as one. To be called first thing in `main`, before other threads
-/// start: the helper confines itself.
+/// Runs the helper, and does not return, where this process was started as one, by `__compile` as its first argument; otherwise remembers
+/// that this program can be, and returns.
+///
+/// To be called first thing in `main`: the helper confines itself, and other threads would stay as they are.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);

@@ -27,11 +27,12 @@ pub enum Origin {
 /// A plugin that is part of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// The plugin's name, for messages before its manifest is read.
+    /// The plugin's name, as in its manifest.
     pub name: &'static str,
-    /// The component.
+    /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
     pub wasm: &'static [u8],
-    /// Its compiled form for the baseline, where the build made one.
+    /// What `berth __compile --baseline` made of this very component, where the build did that; otherwise `None`, and it is compiled at its
+    /// first use. It is run as it is, so it must come from nowhere else. Code of another version of Berth is passed over.
     pub compiled: Option<&'static [u8]>,
 }
 

@@ -24,7 +24,7 @@ pub struct Approved {
 }
 
 /// The approvals of a user. Each component that was approved is kept as well, so that it can go on serving when another one takes its
-/// file's place.
+/// file's place. Its functions block.
 #[derive(Clone, Debug)]
 pub struct Approvals {
     data: PathBuf,

@@ -371,6 +371,7 @@ impl Slot {
 }
 
 /// The component that lies there for a name, in the plugin folder or where the configuration says, whether or not it would be loaded.
+/// Blocks.
 ///
 /// # Errors
 ///
