@@ -42,6 +42,7 @@ const ALL: &[Step] = &[
     Step { name: "examples", check: |tally, _| examples(tally) },
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
+    Step { name: "documentation", check: |_, _| documentation() },
     TESTS,
 ];
 
@@ -99,6 +100,16 @@ fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
     // The library's examples are run by tests. With a filter, `cargo test` leaves them as they were built before.
     step::run("cargo build", cargo::host("build").args(["--workspace", "--examples"]))?;
     tally.run("cargo test", cargo::host("test").args(["--workspace", "--no-fail-fast"]).args(filter))
+}
+
+/// The library's documentation: every link in it leads somewhere.
+fn documentation() -> Result<(), String> {
+    let mut command = cargo::host("doc");
+    command.env("RUSTDOCFLAGS", "-D warnings").args(["--no-deps"]);
+    for library in ["berth-contract", "berth-policy", "berth-system", "berth-runtime", "berth-host"] {
+        command.args(["--package", library]);
+    }
+    step::run("cargo doc", &mut command)
 }
 
 /// What the test programs have reported.
