@@ -1,18 +1,23 @@
-//! Puts the built-in plugins, and the attacks of the demo, into the binary: what `cargo xtask plugins` left in `target/plugins`, or in the folder `BERTH_PLUGINS_DIR`.
+//! Puts the built-in plugins, and the attacks of the demo, into the binary.
 //!
-//! `NAME.wasm` has to be there. `NAME.cwasm`, its code compiled ahead of time, may be missing: it is compiled into the cache at the first
-//! use then. With `BERTH_BOOTSTRAP=1` a binary without any plugin is built, which can compile plugins and nothing else.
+//! They come from where `cargo xtask plugins` left them, `target/plugins`, or from the folder `BERTH_PLUGINS_DIR`. There, `NAME.wasm` is a
+//! component and `NAME.cwasm` its code compiled ahead of time, which may be missing: it is compiled into the cache at the first use then.
+//! Where no chore has run, as in `cargo install --path host/cli`, the components are built here.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// The plugins whose tools everybody gets.
 const BUILT_IN: [&str; 1] = ["file"];
 
 /// The attacks of `berth demo`, which says so where they are missing. A stranger's component: loaded there only, and in no way trusted.
 const HOSTILE: &str = "hostile";
+
+/// The target that plugins are built for.
+const WASM: &str = "wasm32-wasip2";
 
 fn main() -> ExitCode {
     match generate() {
@@ -27,29 +32,27 @@ fn main() -> ExitCode {
 fn generate() -> Result<(), String> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=BERTH_PLUGINS_DIR");
-    println!("cargo::rerun-if-env-changed=BERTH_BOOTSTRAP");
-    let bootstrap = env::var_os("BERTH_BOOTSTRAP").is_some_and(|value| value == "1");
-    let folder = folder()?;
-    let plugins = BUILT_IN.iter().filter_map(|name| plugin(&folder, name, bootstrap).transpose()).collect::<Result<String, _>>()?;
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let folder = folder(&out)?;
+    let plugins = BUILT_IN.iter().map(|name| plugin(&folder, name)).collect::<Result<String, _>>()?;
     let source = format!(
         "/// The plugins whose tools everybody gets.\npub(crate) static BUILTINS: &[Builtin] = &[{plugins}];\n\
          /// The component that attacks in the demo.\npub(crate) static HOSTILE: Option<&[u8]> = {};\n",
         included(&folder.join(format!("{HOSTILE}.wasm")), "include_bytes!")
     );
-    let out = PathBuf::from(variable("OUT_DIR")?).join("builtins.rs");
-    fs::write(&out, source).map_err(|error| format!("can't write {}: {error}", out.display()))
+    let file = out.join("builtins.rs");
+    fs::write(&file, source).map_err(|error| format!("can't write {}: {error}", file.display()))
 }
 
-/// The plugin as an element of the list; `None` where the binary is to do without.
-fn plugin(folder: &Path, name: &str, bootstrap: bool) -> Result<Option<String>, String> {
+/// The plugin as an element of the list.
+fn plugin(folder: &Path, name: &str) -> Result<String, String> {
     let [wasm, compiled] = ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
     let code = included(&compiled, "aligned!");
     println!("cargo::rerun-if-changed={}", wasm.display());
     if !wasm.exists() {
-        let missing = format!("{} is missing: build with `cargo xtask plugins` (or run, demo, test), which makes it", wasm.display());
-        return if bootstrap { Ok(None) } else { Err(missing) };
+        return Err(format!("{} is missing: `cargo xtask plugins` makes it in target/plugins", wasm.display()));
     }
-    Ok(Some(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, ")))
+    Ok(format!("Builtin {{ name: {name:?}, wasm: include_bytes!({wasm:?}), compiled: {code} }}, "))
 }
 
 /// The expression for a file that may be missing.
@@ -58,13 +61,50 @@ fn included(file: &Path, with: &str) -> String {
     if file.exists() { format!("Some({with}({file:?}))") } else { "None".to_owned() }
 }
 
-fn folder() -> Result<PathBuf, String> {
+/// Where the plugins lie. Builds them if nobody has.
+fn folder(out: &Path) -> Result<PathBuf, String> {
     if let Some(folder) = env::var_os("BERTH_PLUGINS_DIR") {
         return std::path::absolute(folder).map_err(|error| format!("BERTH_PLUGINS_DIR: {error}"));
     }
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let workspace = package.ancestors().nth(2).ok_or("the package lies outside the workspace")?;
-    Ok(workspace.join("target/plugins"))
+    let made = workspace.join("target/plugins");
+    if BUILT_IN.iter().all(|name| made.join(format!("{name}.wasm")).exists()) { Ok(made) } else { build(workspace, &made, out) }
+}
+
+/// Builds the components in the target folder of this very script, and returns where they are.
+fn build(workspace: &Path, awaited: &Path, out: &Path) -> Result<PathBuf, String> {
+    // Since it is not there, this script runs whenever cargo does, and cargo looks at the plugins' sources below.
+    println!("cargo::rerun-if-changed={}", awaited.display());
+    let target = out.join("plugins");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(workspace.join("plugins"))
+        .args(["build", "--locked", "--release", "--lib", "--target", WASM, "--target-dir"])
+        .arg(&target);
+    for name in BUILT_IN.iter().chain([&HOSTILE]) {
+        cargo.args(["--package", name]);
+    }
+    for (name, _) in env::vars_os().filter(|(name, _)| is_about_this_build(name)) {
+        cargo.env_remove(name);
+    }
+    let answer = cargo.output().map_err(|error| format!("cargo can't be started: {error}"))?;
+    if !answer.status.success() {
+        let told = String::from_utf8_lossy(&answer.stderr).into_owned();
+        // One message: what cargo takes from a build script ends with the line.
+        let first = told.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
+        eprintln!("{told}");
+        return Err(format!("the built-in plugins can't be built: {first} (if {WASM} is missing: rustup target add {WASM})"));
+    }
+    Ok(target.join(WASM).join("release"))
+}
+
+/// Whether a variable tells how the binary is built, which is not how plugins are. What says where cargo finds crates stays.
+fn is_about_this_build(name: &OsStr) -> bool {
+    const STAYS: [&str; 5] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_MAKEFLAGS", "CARGO_NET_", "CARGO_REGISTR"];
+    let name = name.to_string_lossy();
+    let about = ["CARGO_", "RUSTC_", "RUSTFLAGS", "RUSTDOCFLAGS"].iter().any(|prefix| name.starts_with(prefix));
+    about && !STAYS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -16,6 +16,7 @@ mod every_attack;
 mod floods;
 mod grants;
 mod init;
+mod install;
 mod journey;
 mod limits;
 mod loading;

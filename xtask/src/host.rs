@@ -6,13 +6,17 @@ use crate::plugins::{self, Guest};
 use crate::{cargo, machine, step};
 
 /// Builds the plugins and `target/debug/berth` that carries them, and returns its path.
+pub(crate) fn build() -> Result<PathBuf, String> {
+    machine::check()?;
+    with_plugins(&plugins::build()?, compile)
+}
+
+/// Has the binary built by `compile` with these plugins and their compiled code inside, and returns its path.
 ///
 /// The binary compiles its own plugins ahead of time, so there are two builds. The first has no compiled code to carry on a fresh clone;
 /// the second runs only when there is new one. A binary whose sources and plugins haven't changed costs one look by cargo.
-pub(crate) fn build() -> Result<PathBuf, String> {
-    machine::check()?;
-    let guests = plugins::build()?;
-    for guest in &guests {
+pub(crate) fn with_plugins(guests: &[Guest], compile: impl Fn() -> Result<PathBuf, String>) -> Result<PathBuf, String> {
+    for guest in guests {
         guest.provide()?;
     }
     step::headline("build berth");
@@ -52,6 +56,7 @@ fn compile() -> Result<PathBuf, String> {
     Ok(berth)
 }
 
-fn existing(binary: &Path) -> Result<(), String> {
+/// Refuses a build that left no binary.
+pub(crate) fn existing(binary: &Path) -> Result<(), String> {
     if binary.is_file() { Ok(()) } else { Err(format!("cargo built no {}", binary.display())) }
 }

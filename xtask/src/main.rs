@@ -3,6 +3,7 @@
 mod bench;
 mod cargo;
 mod demo;
+mod dist;
 mod host;
 mod machine;
 mod plugins;
@@ -25,12 +26,13 @@ struct Command {
     run: fn(&[OsString]) -> Done,
 }
 
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 7] = [
     Command { name: "demo", arguments: "", about: "build everything and show tools at work in the sandbox", run: demo::command },
     Command { name: "test", arguments: "[-- ARGS]", about: "run every check and test, or only `cargo test ARGS`", run: test::command },
     Command { name: "run", arguments: "[--] ARGS", about: "build everything and run `berth ARGS`", run: run::command },
     Command { name: "plugins", arguments: "", about: "build the plugins into target/plugins, compiled ahead", run: plugins::command },
     Command { name: "bench", arguments: "[--json FILE] [ROW…]", about: "measure against rivals, in release", run: bench::command },
+    Command { name: "dist", arguments: "", about: "make what is handed out: a static binary, its archive", run: dist::command },
     Command { name: "tidy", arguments: "", about: "check the rules that a program can check", run: tidy::command },
 ];
 

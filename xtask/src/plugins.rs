@@ -15,20 +15,27 @@ use crate::{Done, cargo, host, no_arguments, step};
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     no_arguments(arguments)?;
     host::build()?;
-    step::headline(&format!("the plugins lie in {}", folder().display()));
+    step::headline(&format!("the plugins lie in {}", cargo::target().join("plugins").display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds every plugin of the workspace for wasm32-wasip2.
+/// Builds every plugin of the workspace for wasm32-wasip2, as the tests see them.
 pub(crate) fn build() -> Result<Vec<Guest>, String> {
+    build_with(&mut cargo::guests("build"), &cargo::plugins().join("target"), &cargo::target().join("plugins"))
+}
+
+/// Builds every plugin with this command, which uses the folder `target`; they are to be installed in `folder`.
+pub(crate) fn build_with(cargo_build: &mut Command, target: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
     step::headline("build the plugins");
-    step::run("cargo build of the plugins", cargo::guests("build").args(["--workspace", "--lib", "--release", "--target", WASM]))?;
-    guests(&cargo::plugins())
+    step::run("cargo build of the plugins", cargo_build.args(["--workspace", "--lib", "--release", "--target", WASM]))?;
+    guests(&target.join(WASM).join("release"), folder)
 }
 
 /// A plugin that has been built.
 pub(crate) struct Guest {
     name: String,
+    /// Where the component and its code are put for the build of the binary.
+    folder: PathBuf,
     /// Where cargo left the component.
     built: PathBuf,
 }
@@ -39,27 +46,27 @@ impl Guest {
         &self.name
     }
 
-    /// Puts the component where the binary's build looks, if there is none yet: it doesn't build without one.
+    /// Puts the component where the binary's build looks, if there is none yet: it would build the plugins a second time.
     pub(crate) fn provide(&self) -> Result<(), String> {
         let component = self.file("wasm");
         if component.exists() {
             return Ok(());
         }
-        create_folder()?;
+        self.create_folder()?;
         replace(&component, &read(&self.built)?)
     }
 
-    /// Whether `target/plugins` holds this very component, compiled for the engine with this key.
+    /// Whether the folder holds this very component, compiled for the engine with this key.
     pub(crate) fn is_current(&self, key: &str) -> bool {
         let same_component = fs::read(self.file("wasm")).ok().zip(fs::read(&self.built).ok()).is_some_and(|(had, built)| had == built);
         let same_engine = fs::read_to_string(self.file("key")).is_ok_and(|stored| stored == key);
         same_component && same_engine && self.file("cwasm").exists()
     }
 
-    /// Compiles the component with `berth` and puts both into `target/plugins`.
+    /// Compiles the component with `berth` and puts both into the folder.
     pub(crate) fn install(&self, berth: &Path, key: &str) -> Result<(), String> {
         let compiled = self.compile(berth)?;
-        create_folder()?;
+        self.create_folder()?;
         // In this order, so that an interruption never leaves a component beside the code of another: code goes first and comes last.
         for old in [self.file("key"), self.file("cwasm")] {
             match fs::remove_file(&old) {
@@ -85,7 +92,11 @@ impl Guest {
     }
 
     fn file(&self, extension: &str) -> PathBuf {
-        folder().join(format!("{}.{extension}", self.name))
+        self.folder.join(format!("{}.{extension}", self.name))
+    }
+
+    fn create_folder(&self) -> Result<(), String> {
+        fs::create_dir_all(&self.folder).map_err(|error| format!("can't create {}: {error}", self.folder.display()))
     }
 }
 
@@ -107,25 +118,18 @@ fn helper(berth: &Path, option: &str, input: Stdio) -> Result<Vec<u8>, String> {
     }
 }
 
-fn folder() -> PathBuf {
-    cargo::target().join("plugins")
-}
-
-fn create_folder() -> Result<(), String> {
-    fs::create_dir_all(folder()).map_err(|error| format!("can't create {}: {error}", folder().display()))
-}
-
-/// The members of the workspace that are components, with what cargo built of them.
-fn guests(workspace: &Path) -> Result<Vec<Guest>, String> {
+/// The members of the workspace that are components, with what cargo left of them in `built`.
+fn guests(built: &Path, folder: &Path) -> Result<Vec<Guest>, String> {
+    let workspace = cargo::plugins();
     let mut guests = Vec::new();
-    for member in manifest(workspace)?.strings("workspace", "members") {
+    for member in manifest(&workspace)?.strings("workspace", "members") {
         let manifest = manifest(&workspace.join(&member))?;
         if !manifest.strings("lib", "crate-type").iter().any(|kind| kind == "cdylib") {
             continue;
         }
         let name = manifest.string("package", "name").ok_or(format!("plugins/{member}/Cargo.toml names no package"))?;
         let file = manifest.string("lib", "name").unwrap_or(name.replace('-', "_"));
-        guests.push(Guest { name, built: workspace.join("target").join(WASM).join("release").join(format!("{file}.wasm")) });
+        guests.push(Guest { name, folder: folder.to_owned(), built: built.join(format!("{file}.wasm")) });
     }
     if guests.is_empty() {
         return Err("plugins/Cargo.toml has no member with the crate type `cdylib`".to_owned());

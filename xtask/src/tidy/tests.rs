@@ -77,7 +77,11 @@ const SAMPLES: &[Sample] = &[
             ("host/system/src/search.rs", "fn f() {}\nstd::process::Command::new(program);\n"),
         ],
         lines: &["host/system/src/search.rs:2"],
-        good: &[("host/system/src/process.rs", "Command::new(program);\n"), ("xtask/src/a.rs", "Command::new(program);\n")],
+        good: &[
+            ("host/cli/build.rs", "Command::new(program);\n"),
+            ("host/system/src/process.rs", "Command::new(program);\n"),
+            ("xtask/src/a.rs", "Command::new(program);\n"),
+        ],
     },
     Sample {
         rule: "granted_paths_are_opened_in_the_path_layer",

@@ -11,7 +11,7 @@ use super::keys::{Key, known, nearest};
 use super::{Problem, Source};
 
 /// Variables that begin with `BERTH_` and are no keys: the folders, the log level, and what steers the building of Berth.
-const OTHER: [&str; 6] = ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", "BERTH_LOG", "BERTH_BOOTSTRAP", "BERTH_PLUGINS_DIR"];
+const OTHER: [&str; 5] = ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", "BERTH_LOG", "BERTH_PLUGINS_DIR"];
 
 /// Parts of a key: more than any has, and few enough to be read by recursion.
 const MAX_DEPTH: usize = 16;
