@@ -47,7 +47,7 @@ fn generate() -> Result<(), String> {
 /// The plugin as an element of the list.
 fn plugin(folder: &Path, name: &str) -> Result<String, String> {
     let [wasm, compiled] = ["wasm", "cwasm"].map(|extension| folder.join(format!("{name}.{extension}")));
-    let code = included(&compiled, "aligned!");
+    let code = included(&compiled, "precompiled!");
     println!("cargo::rerun-if-changed={}", wasm.display());
     if !wasm.exists() {
         return Err(format!("{} is missing: `cargo xtask plugins` makes it in target/plugins", wasm.display()));

@@ -1,6 +1,9 @@
 //! The plugins inside the binary. `build.rs` names them.
+#![allow(unsafe_code, reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise")]
 
 use berth_host::Builtin;
+#[allow(unused_imports, reason = "a build may find no compiled code")]
+use berth_host::Precompiled;
 
 /// Compiled code where the engine can use it without copying: at the start of a page.
 #[allow(dead_code, reason = "a build may find no compiled code")]
@@ -8,10 +11,11 @@ use berth_host::Builtin;
 struct Aligned<T: ?Sized>(T);
 
 #[allow(unused_macros, reason = "a build may find no compiled code")]
-macro_rules! aligned {
+macro_rules! precompiled {
     ($file:expr) => {{
         static CODE: &Aligned<[u8]> = &Aligned(*include_bytes!($file));
-        &CODE.0
+        // SAFETY: the chore that builds the plugins wrote the file, with what `berth __compile --baseline` printed.
+        unsafe { Precompiled::new(&CODE.0) }
     }};
 }
 

@@ -227,7 +227,7 @@ pub use berth_contract::{
     HostError, NoEvents, Outcome, Output, Progress, Provider, Subject, SubjectKind, text,
 };
 pub use berth_runtime::{
-    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Request as CapabilityRequest, RequestedLimits, helper_hook,
+    Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
 pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};

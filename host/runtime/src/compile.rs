@@ -10,6 +10,7 @@ use berth_system::process::{HelperBounds, run_helper};
 use wasmtime::component::Component;
 
 use crate::cache::Cache;
+use crate::compiled::Precompiled;
 use crate::{compiled, engine};
 
 /// The helper's name on the command line.
@@ -46,7 +47,7 @@ impl Compiler {
         engine: &wasmtime::Engine,
         wasm: &[u8],
         digest: &str,
-        built_in: Option<&'static [u8]>,
+        built_in: Option<Precompiled>,
     ) -> Result<Component, String> {
         if let Some(code) = built_in {
             match compiled::of_this_program(engine, code) {

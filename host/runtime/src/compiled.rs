@@ -7,15 +7,29 @@ use std::os::fd::AsRawFd;
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
+/// Code that was compiled ahead of time and is part of this program.
+#[derive(Clone, Copy, Debug)]
+pub struct Precompiled(&'static [u8]);
+
+impl Precompiled {
+    /// Code that `berth __compile --baseline` made. Where another version of Berth made it, it is passed over.
+    ///
+    /// # Safety
+    ///
+    /// It is run as it is, outside every sandbox, so it must be what that command wrote, unchanged, and never change.
+    pub const unsafe fn new(code: &'static [u8]) -> Self {
+        Self(code)
+    }
+}
+
 /// Maps code that is part of this program.
 ///
 /// # Errors
 ///
 /// The engine's, where the code was made by another version or configuration of it.
-pub(crate) fn of_this_program(engine: &Engine, code: &'static [u8]) -> wasmtime::Result<Component> {
-    // SAFETY: `'static` bytes come from the program's own image, where the build put what `precompile` made. Whoever can change them
-    // can change the program.
-    unsafe { Component::deserialize(engine, code) }
+pub(crate) fn of_this_program(engine: &Engine, code: Precompiled) -> wasmtime::Result<Component> {
+    // SAFETY: who made the value has promised that its bytes are what the compiler wrote.
+    unsafe { Component::deserialize(engine, code.0) }
 }
 
 /// Maps a file of the compile cache. Only to be called by `cache`, for a file that it has opened in a folder that no one else can write

@@ -33,6 +33,7 @@ use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
 pub use compile::helper_hook;
+pub use compiled::Precompiled;
 pub use examine::{Examined, examine};
 pub use limits::Limits;
 pub use load::Candidate;

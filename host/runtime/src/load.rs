@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::bindings::PluginPre;
 use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
+use crate::compiled::Precompiled;
 use crate::convert::MAX_META;
 use crate::manifest::{self, Manifest};
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
@@ -33,7 +34,7 @@ const MAX_SUBJECTS: usize = 32;
 /// A component that was read and looked at, and of which nothing has run.
 pub struct Candidate {
     wasm: Cow<'static, [u8]>,
-    compiled: Option<&'static [u8]>,
+    compiled: Option<Precompiled>,
     info: Arc<PluginInfo>,
 }
 
@@ -70,7 +71,7 @@ impl Candidate {
         Self::new(wasm.into(), None, Origin::File(path.to_owned()))
     }
 
-    fn new(wasm: Cow<'static, [u8]>, compiled: Option<&'static [u8]>, origin: Origin) -> Result<Self, HostError> {
+    fn new(wasm: Cow<'static, [u8]>, compiled: Option<Precompiled>, origin: Origin) -> Result<Self, HostError> {
         let name = || match &origin {
             Origin::BuiltIn => "a built-in plugin".into(),
             Origin::File(path) => path.display().to_string(),

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::Runtime;
 use crate::bindings::PluginPre;
+use crate::compiled::Precompiled;
 use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::state::CallState;
@@ -31,9 +32,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// The component, at most 64 MiB: from `include_bytes!`, or read from a file and leaked.
     pub wasm: &'static [u8],
-    /// What `berth __compile --baseline` made of this very component, where the build did that; otherwise `None`, and it is compiled at its
-    /// first use. It is run as it is, so it must come from nowhere else. Code of another version of Berth is passed over.
-    pub compiled: Option<&'static [u8]>,
+    /// Its code, where the build compiled it ahead of time; otherwise `None`, and it is compiled at its first use.
+    pub compiled: Option<Precompiled>,
 }
 
 /// What the operator allows a plugin.

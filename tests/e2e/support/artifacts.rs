@@ -26,8 +26,7 @@ pub(crate) fn builtin(name: &'static str) -> Builtin {
         return *known;
     }
     let bytes = |path: PathBuf| -> &'static [u8] { Vec::leak(std::fs::read(path).expect("the plugin is readable")) };
-    let compiled = plugin(name).with_extension("cwasm");
-    let builtin = Builtin { name, wasm: bytes(plugin(name)), compiled: compiled.exists().then(|| bytes(compiled)) };
+    let builtin = Builtin { name, wasm: bytes(plugin(name)), compiled: None };
     read.push(builtin);
     builtin
 }

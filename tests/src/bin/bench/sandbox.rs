@@ -91,8 +91,8 @@ impl Sandbox {
 
 /// A host with the built-in plugin, and folders of its own: no one's configuration counts, and what is compiled is kept between runs.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
-    let plugin = |extension: &str| read(&repository.join("target/plugins/file").with_extension(extension)).map(Vec::leak);
-    let file = Builtin { name: "file", wasm: plugin("wasm")?, compiled: Some(plugin("cwasm")?) };
+    let wasm = read(&repository.join("target/plugins/file.wasm"))?;
+    let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
     Ok(Host::builder().builtins(&[file]).folders(Folders::inside(&repository.join("target/bench/home"))))
 }
 
