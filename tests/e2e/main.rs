@@ -21,6 +21,7 @@ mod journey;
 mod limits;
 mod loading;
 mod plugin_commands;
+mod provisional;
 mod races;
 mod reload;
 mod tools;

@@ -109,7 +109,7 @@ fn described(tool: &Definition) -> String {
     for subject in &tool.subjects {
         let access = if subject.access == Access::Read { "reads" } else { "writes" };
         let kind = match subject.kind {
-            SubjectKind::Path => "path",
+            SubjectKind::Path | SubjectKind::Name => "path",
             SubjectKind::Url => "URL",
             SubjectKind::Command => "command",
             SubjectKind::Text => "text",

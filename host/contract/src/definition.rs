@@ -92,12 +92,21 @@ pub struct Subject {
 pub enum SubjectKind {
     /// A file or directory.
     Path,
+    /// The same, but where it is a link, the link itself is meant and not what it leads to.
+    Name,
     /// A URL.
     Url,
     /// A shell command.
     Command,
     /// Any other text, and kinds that this host does not know.
     Text,
+}
+
+impl SubjectKind {
+    /// Whether it names something in the file system.
+    pub const fn is_path(self) -> bool {
+        matches!(self, Self::Path | Self::Name)
+    }
 }
 
 /// What is done to a subject.

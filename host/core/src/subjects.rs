@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Category, Failure, Subject, SubjectKind};
 use berth_runtime::Plugin;
-use berth_system::files::{FileError, FileView};
+use berth_system::files::{FileError, FileView, LastLink};
 use serde_json::Value;
 
 use crate::catalogue::Tool;
@@ -22,7 +22,7 @@ const MAX_PATHS: usize = 1000;
 pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) -> Result<Value, Failure> {
     // Only plugins have directories; other providers' paths are on their own side.
     let Some(plugin) = &tool.plugin else { return Ok(arguments) };
-    let paths = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+    let paths = tool.definition.subjects.iter().filter(|subject| subject.kind.is_path());
     for subject in paths {
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(path)) => *path = located(tool, plugin, home, subject, path)?,
@@ -55,7 +55,8 @@ fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject,
     let absolute = absolute(path, directory, home);
     let read_only = policy.read_only || tool.definition.annotations.read_only;
     let view = FileView::new(std::sync::Arc::clone(grants), read_only);
-    match view.locate(&absolute, subject.access) {
+    let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
+    match view.locate(&absolute, subject.access, last) {
         // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
         Ok(path) => Ok(path.to_string_lossy().into_owned()),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial)),

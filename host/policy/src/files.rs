@@ -275,7 +275,7 @@ impl FileRules {
                 )
             }
             Refusal::TooMuchBelow => (
-                "the bound on what is checked below a folder (10,000 entries)".to_owned(),
+                "the bound on what is checked below a folder (100,000 entries, 128 levels)".to_owned(),
                 "built in".to_owned(),
                 "Move or remove smaller parts.".to_owned(),
             ),

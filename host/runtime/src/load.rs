@@ -235,6 +235,7 @@ fn subject(subject: tools::Subject) -> Result<Subject, String> {
     }
     let kind = match subject.kind.as_str() {
         "path" => SubjectKind::Path,
+        "name" => SubjectKind::Name,
         "url" => SubjectKind::Url,
         "command" => SubjectKind::Command,
         _ => SubjectKind::Text,

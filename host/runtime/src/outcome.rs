@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Category, Definition, Failure, Outcome, SubjectKind};
+use berth_contract::{Category, Definition, Failure, Outcome};
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
@@ -104,7 +104,7 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
     let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled);
     let of_a_subject = || {
-        let paths = definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+        let paths = definition.subjects.iter().filter(|subject| subject.kind.is_path());
         let named = paths.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
         named.into_iter().any(|path| denial.action.ends_with(path))
     };

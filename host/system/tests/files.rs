@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_contract::Access;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
-use berth_system::files::{FileError, FileView, Grants, OpenOptions};
+use berth_system::files::{FileError, FileView, Grants, LastLink, OpenOptions};
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -206,6 +206,61 @@ fn what_is_denied_can_neither_be_read_nor_renamed_into_reach() {
 }
 
 #[test]
+fn a_folder_with_many_folders_is_looked_through_with_few_handles() {
+    let world = World::new();
+    for index in 0..3_000 {
+        fs::create_dir_all(world.inside.join(format!("wide/{index}/deep"))).expect("made");
+    }
+    world.view.rename((world.dir(), "wide"), (world.dir(), "moved")).expect("is moved");
+    fs::write(world.inside.join("moved/2999/deep/.env"), "DEEP").expect("written");
+    denied(world.view.rename((world.dir(), "moved"), (world.dir(), "moved")), "deny_read");
+}
+
+/// What is under a provisional name when the view is done with goes, with what is below, and nothing else does.
+#[test]
+fn what_was_not_named_is_removed_and_nothing_else() {
+    let world = World::new();
+    let name = |number: u64| format!(".berth-{number:016x}.tmp");
+    let at = |name: &str| world.inside.join(name);
+    let make = |path: &str| world.view.create_directory(world.dir(), path).expect("is made");
+    fs::create_dir_all(at(&name(9))).expect("made by somebody else");
+    symlink(&world.outside, at("away")).expect("made");
+    for number in 0..4 {
+        make(&name(number));
+        world.view.open_at(world.dir(), &format!("{}/file", name(number)), CREATE).expect("is made");
+    }
+    // One gets its name, one is taken away, one has somebody else's in its place, and one holds a link.
+    world.view.rename((world.dir(), &name(0)), (world.dir(), "named")).expect("is named");
+    fs::rename(at(&name(1)), at("taken")).expect("renamed");
+    fs::rename(at("sub"), at(&name(1))).expect("renamed");
+    fs::rename(at("away"), at(&format!("{}/away", name(2)))).expect("renamed");
+    // What a rule protects stays, wherever it came from.
+    fs::write(at(&format!("{}/.env", name(3))), "TOKEN").expect("written");
+    errno(world.view.rename((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))), Errno::PERM);
+    errno(world.view.rename((world.dir(), "ro"), (world.dir(), &name(5))), Errno::PERM);
+    errno(world.view.link((world.dir(), "a.txt"), (world.dir(), &format!("{}/a", name(2)))), Errno::PERM);
+    world.view.remove_provisional();
+    for there in ["named/file", "taken/file", &name(1), &name(9), &format!("{}/.env", name(3)), "a.txt"] {
+        assert!(at(there).exists(), "{there}");
+    }
+    assert!(!at(&name(2)).exists());
+    world.outside_is_untouched();
+    // What gets its name keeps what is below it, however that is called.
+    make(&name(6));
+    make(&format!("{}/{}", name(6), name(7)));
+    world.view.rename((world.dir(), &name(6)), (world.dir(), "whole")).expect("is named");
+    world.view.remove_provisional();
+    assert!(at("whole").join(name(7)).exists());
+    // Its place is free again.
+    for number in 0..16 {
+        make(&name(100 + number));
+    }
+    errno(world.view.create_directory(world.dir(), &name(200)), Errno::MFILE);
+    world.view.remove_provisional();
+    assert!((100..116).all(|number| !at(&name(number)).exists()) && !at(&name(200)).exists());
+}
+
+#[test]
 fn a_folder_over_something_denied_stays_where_it_is() {
     let world = World::new();
     fs::create_dir_all(world.inside.join("box/a/b")).expect("made");
@@ -217,10 +272,10 @@ fn a_folder_over_something_denied_stays_where_it_is() {
     fs::create_dir_all(world.inside.join("later")).expect("made");
     denied(world.view.rename((world.dir(), "later"), (world.dir(), "moved")), "Berth's own");
     fs::create_dir(world.inside.join("crowd")).expect("made");
-    for index in 0..10_001 {
+    for index in 0..100_001 {
         fs::write(world.inside.join(format!("crowd/{index}")), "").expect("written");
     }
-    denied(world.view.rename((world.dir(), "crowd"), (world.dir(), "moved")), "10,000");
+    denied(world.view.rename((world.dir(), "crowd"), (world.dir(), "moved")), "100,000");
     assert!(!world.inside.join("moved").exists());
     world.view.rename((world.dir(), "plain"), (world.dir(), "moved")).expect("is moved");
 }
@@ -344,7 +399,7 @@ fn paths_are_located_as_people_spell_them() {
     let world = World::new();
     let alias = world.inside.parent().expect("has one").join("alias");
     symlink(&world.inside, &alias).expect("linked");
-    let locate = |path: PathBuf, access| world.view.locate(&path, access);
+    let locate = |path: PathBuf, access| world.view.locate(&path, access, LastLink::Followed);
     for path in [world.inside.join("a.txt"), alias.join("a.txt"), world.inside.join("../in/a.txt")] {
         assert_eq!(locate(path.clone(), Access::Write).expect("is located"), world.inside.join("a.txt"), "{}", path.display());
     }

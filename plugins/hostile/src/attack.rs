@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 pub(crate) use crate::bindings::berth::tool::types::{Body, Category, Content, Failure, Output};
-use crate::{exhaustion, floods, handles, links, outside, words, world};
+use crate::{exhaustion, floods, handles, links, outside, provisional, words, world};
 
 /// One attack.
 pub(crate) struct Attack {
@@ -66,6 +66,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack("hard_link_into_reach", "Gives `path` a second name `to` and reads that.", links::hard_link_into_reach),
     attack("rename_into_reach", "Renames `path` to `to` and reads that.", links::rename_into_reach),
     attack("rename", "Renames `path` to `to`, which tells nothing.", links::rename),
+    attack("leave_provisional", "Makes things under provisional names in `path` and ends as `text` says.", provisional::leave_provisional),
+    attack("pass_for_provisional", "Lets what is at `path` pass for something that the host removes.", provisional::pass_for_provisional),
+    attack("hoard_provisional", "Makes things under provisional names in `path` until it may not.", provisional::hoard_provisional),
     attack("touch_special_file", "Opens `path`, a FIFO or a device, in every way that there is.", outside::touch_special_file),
     attack("race_reads", "Reads `path` `count` times and tells everything but `text`.", outside::race_reads),
     attack("race_searches", "Searches `path` `count` times and tells every line but `text`.", outside::race_searches),

@@ -11,6 +11,7 @@ mod floods;
 mod handles;
 mod links;
 mod outside;
+mod provisional;
 mod words;
 mod world;
 

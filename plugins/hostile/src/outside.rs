@@ -36,6 +36,11 @@ pub(crate) fn open(path: &str, open: OpenFlags, flags: DescriptorFlags) -> Resul
     Err(error)
 }
 
+/// Opens a directory below a handle.
+pub(crate) fn open_folder(directory: &Descriptor, path: &str) -> Result<Descriptor, ErrorCode> {
+    directory.open_at(PathFlags::empty(), path, OpenFlags::DIRECTORY, DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY)
+}
+
 pub(crate) fn read_outside(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
     attempts.note("std", fs::read(&arguments.path).map(text));

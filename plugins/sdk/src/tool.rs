@@ -98,6 +98,12 @@ impl Subject {
         Self { pointer, kind: SubjectKind::Path, access: Access::Write }
     }
 
+    /// A name that is made, replaced or taken away: where it is a link, the link itself, not what it leads to. Otherwise as
+    /// [`writes_path`](Self::writes_path).
+    pub const fn changes_name(pointer: &'static str) -> Self {
+        Self { pointer, kind: SubjectKind::Name, access: Access::Write }
+    }
+
     /// Any other kind.
     pub const fn new(pointer: &'static str, kind: SubjectKind, access: Access) -> Self {
         Self { pointer, kind, access }
@@ -109,6 +115,8 @@ impl Subject {
 pub enum SubjectKind {
     /// A file or directory.
     Path,
+    /// A file or directory, or the link itself where it is one.
+    Name,
     /// A URL.
     Url,
     /// A shell command.
@@ -122,6 +130,7 @@ impl SubjectKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Path => "path",
+            Self::Name => "name",
             Self::Url => "url",
             Self::Command => "command",
             Self::Text => "text",

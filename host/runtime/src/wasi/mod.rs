@@ -113,6 +113,15 @@ impl Files {
     }
 }
 
+/// However the call ended: what it left half done goes.
+impl Drop for Files {
+    fn drop(&mut self) {
+        if let Some(view) = &self.view {
+            view.remove_provisional();
+        }
+    }
+}
+
 /// Takes `amount` from a budget; false, and nothing taken, where less is left.
 fn spend(budget: &AtomicU64, amount: u64) -> bool {
     budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()

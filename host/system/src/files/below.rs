@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 use super::{FileError, FileView, Place, kernel};
 
-/// How many entries below a directory are looked at. A directory with more is refused: the check would take too long.
-const MAX_ENTRIES: usize = 10_000;
+/// How many entries below a directory are looked at, some 5 µs each. A directory with more is refused: the check would take too long.
+const MAX_ENTRIES: usize = 100_000;
 
-/// How deep below a directory is looked.
+/// How deep below a directory is looked. Every level keeps a handle open.
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
@@ -23,24 +23,29 @@ impl FileView {
             return Err(self.denied(refusal, &source.path(), Access::Write));
         }
         let mut seen = 0;
-        let mut pending = vec![(enter(source.dir.as_fd(), source.leaf)?, source.path(), target.to_owned(), 0)];
-        while let Some((handle, old, new, depth)) = pending.pop() {
-            for (name, kind) in names(&handle)? {
-                seen += 1;
-                if seen > MAX_ENTRIES || depth > MAX_DEPTH {
-                    return Err(self.denied(Refusal::TooMuchBelow, &source.path(), Access::Write));
-                }
-                if kind == FileType::Symlink {
-                    self.check_moved_link(handle.as_fd(), &name, &old, &new)?;
-                }
-                let (old, new) = (old.join(&name), new.join(&name));
-                for path in [&old, &new] {
-                    self.check(path, kind, Access::Write)?;
-                    self.check(path, kind, Access::Read)?;
-                }
-                if kind == FileType::Directory {
-                    pending.push((enter(handle.as_fd(), &name)?, old, new, depth + 1));
-                }
+        let top = enter(source.dir.as_fd(), source.leaf)?;
+        // Of every level only the directory that is being looked at is open.
+        let mut levels = vec![(names(&top)?, top, source.path(), target.to_owned())];
+        while let Some((names_left, handle, old, new)) = levels.last_mut() {
+            let Some((name, kind)) = names_left.pop() else {
+                levels.pop();
+                continue;
+            };
+            seen += 1;
+            if kind == FileType::Symlink {
+                self.check_moved_link(handle.as_fd(), &name, old, new)?;
+            }
+            let (old, new) = (old.join(&name), new.join(&name));
+            for path in [&old, &new] {
+                self.check(path, kind, Access::Write)?;
+                self.check(path, kind, Access::Read)?;
+            }
+            if kind == FileType::Directory {
+                let below = enter(handle.as_fd(), &name)?;
+                levels.push((names(&below)?, below, old, new));
+            }
+            if seen > MAX_ENTRIES || levels.len() > MAX_DEPTH {
+                return Err(self.denied(Refusal::TooMuchBelow, &source.path(), Access::Write));
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use berth_policy::files::{Kind, Refusal};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, RenameFlags, Stat, Timestamps, Uid};
 use rustix::io::Errno;
 
+use super::provisional::may_get_to;
 use super::{FileError, FileView, NO_LEAF, Place, kernel};
 
 impl FileView {
@@ -25,7 +26,9 @@ impl FileView {
             place => place?,
         };
         self.check(&place.path(), FileType::Directory, Access::Write)?;
-        Ok(rustix::fs::mkdirat(&place.dir, place.leaf, Mode::from_raw_mode(0o777))?)
+        self.expect_provisional(&place)?;
+        rustix::fs::mkdirat(&place.dir, place.leaf, self.mode_of_new_directory(&place))?;
+        self.remember_provisional(&place)
     }
 
     /// Removes an empty directory.
@@ -73,6 +76,9 @@ impl FileView {
             self.check(&path, kind, Access::Read)?;
         }
         let stat = stat?;
+        if !may_get_to(&source.path(), &target.path()) {
+            return Err(Errno::PERM.into());
+        }
         let is_directory = kind == FileType::Directory;
         if (source.wants_directory || target.wants_directory) && !is_directory {
             return Err(Errno::NOTDIR.into());
@@ -103,7 +109,7 @@ impl FileView {
             self.check(path, found.kind, Access::Write)?;
             self.check(path, found.kind, Access::Read)?;
         }
-        if found.kind != FileType::RegularFile || target.wants_directory {
+        if found.kind != FileType::RegularFile || target.wants_directory || !may_get_to(&found.path, &target.path()) {
             return Err(Errno::PERM.into());
         }
         let name = kernel::fd_name(found.handle.as_fd());
@@ -128,7 +134,9 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::NOTDIR.into());
         }
-        Ok(rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?)
+        self.expect_provisional(&place)?;
+        rustix::fs::symlinkat(points_to, &place.dir, place.leaf)?;
+        self.remember_provisional(&place)
     }
 
     /// What a symbolic link says.

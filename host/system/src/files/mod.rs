@@ -11,20 +11,22 @@ mod grants;
 mod kernel;
 mod listing;
 mod open;
+mod provisional;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Access, Denial};
 use berth_policy::files::{FileRules, Kind, Refusal};
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
 pub use grants::{GrantError, Grants, Root, real_or_given};
 pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenOptions, Opened};
+use provisional::Provisional;
 
 /// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
 const REMEMBERED: usize = 1024;
@@ -37,8 +39,24 @@ const NO_LEAF: Errno = Errno::INVAL;
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
-    /// Device and inode of the files that this call made.
-    made: Arc<Mutex<Vec<(u64, u64)>>>,
+    made: Arc<Mutex<Made>>,
+}
+
+/// What a call has made, as far as that matters later.
+#[derive(Debug, Default)]
+struct Made {
+    /// Device and inode of its files.
+    files: Vec<(u64, u64)>,
+    /// The permission bits of the file and of the directory that it opened last for reading.
+    read: LastRead,
+    provisional: Vec<Provisional>,
+}
+
+/// What a copy takes its mode from.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastRead {
+    file: Option<Mode>,
+    directory: Option<Mode>,
 }
 
 /// Something that exists and may be used: where the kernel says it lies, and a handle that no longer depends on its name.
@@ -52,6 +70,15 @@ pub struct Found {
     pub kind: FileType,
     /// Its metadata, as it was when it was found.
     pub stat: Stat,
+}
+
+/// What a path means whose last component is a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastLink {
+    /// What it leads to.
+    Followed,
+    /// The link: it is removed, renamed or replaced. Then no granted directory may be meant, however it is spelled.
+    Meant,
 }
 
 /// Why the path layer did not do what was asked.
@@ -148,28 +175,32 @@ impl FileView {
     /// # Errors
     ///
     /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
-    pub fn locate(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
+    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<PathBuf, FileError> {
         if path.as_os_str().len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
-        let located = self.locate_spelled(path, access);
+        let located = self.locate_spelled(path, access, last);
         if !matches!(located, Err(FileError::Denied(_))) {
             return located;
         }
         // Perhaps it is only spelled differently: a link above the grant or from one grant to another, a `..` too many. Looking has no
         // side effects, what it finds is decided on like any other path, and the refusal is the same whether or not something is there.
-        let real = grants::real_or_given(path);
-        if real == path { located } else { self.locate_spelled(&real, access).or(located) }
+        let real = match (last, path.parent(), path.file_name()) {
+            (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
+            _ => grants::real_or_given(path),
+        };
+        if real == path { located } else { self.locate_spelled(&real, access, last).or(located) }
     }
 
-    fn locate_spelled(&self, path: &Path, access: Access) -> Result<PathBuf, FileError> {
+    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink) -> Result<PathBuf, FileError> {
         let outside = || self.denied(Refusal::Outside, path, access);
         let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
         let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
         let rest = rest.to_str().ok_or_else(outside)?;
         let mut there = rest;
         loop {
-            match self.resolve(root.dir.as_fd(), if there.is_empty() { "." } else { there }, true, access) {
+            let follow = last == LastLink::Followed || there.len() < rest.len();
+            match self.resolve(root.dir.as_fd(), if there.is_empty() { "." } else { there }, follow, access) {
                 Ok(found) => {
                     let missing = Path::new(rest[there.len()..].trim_start_matches('/'));
                     if missing.components().any(|part| part == Component::ParentDir) {
@@ -179,8 +210,14 @@ impl FileView {
                         true => (found.path, found.kind),
                         false => (found.path.join(missing), FileType::Unknown),
                     };
+                    if last == LastLink::Meant
+                        && let Err(refusal) = self.rules().decide_name(&path)
+                    {
+                        return Err(self.denied(refusal, &path, access));
+                    }
                     self.check(&path, kind, access)?;
-                    return Ok(given);
+                    // A directory that is named by `..` has a name of its own, which is the one to change.
+                    return Ok(if last == LastLink::Meant && given.file_name().is_none() { path } else { given });
                 }
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
                     there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -261,14 +298,17 @@ impl FileView {
     }
 
     fn remember_made(&self, stat: &Stat) {
-        if let Ok(mut made) = self.made.lock()
-            && made.len() < REMEMBERED
-        {
-            made.push((stat.st_dev, stat.st_ino));
+        let mut made = self.made();
+        if made.files.len() < REMEMBERED {
+            made.files.push((stat.st_dev, stat.st_ino));
         }
     }
 
     fn made_by_this_call(&self, stat: &Stat) -> bool {
-        self.made.lock().is_ok_and(|made| made.contains(&(stat.st_dev, stat.st_ino)))
+        self.made().files.contains(&(stat.st_dev, stat.st_ino))
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

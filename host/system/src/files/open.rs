@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use berth_contract::Access;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::{FileError, FileView, Found, kernel};
@@ -100,6 +100,9 @@ impl FileView {
         if how.truncate {
             rustix::fs::ftruncate(&handle, 0)?;
         }
+        if how.read && !how.write {
+            self.remember_read(found);
+        }
         Ok(Opened { handle, path: found.path.clone(), kind: found.kind })
     }
 
@@ -109,8 +112,10 @@ impl FileView {
         if place.wants_directory {
             return Err(Errno::ISDIR.into());
         }
+        self.expect_provisional(&place)?;
         let flags = how.flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&place.dir, place.leaf, flags, Mode::from_raw_mode(0o666))?;
+        let handle = rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
+        self.remember_provisional(&place)?;
         self.remember_made(&rustix::fs::fstat(&handle)?);
         Ok(Opened { handle, path: place.path(), kind: FileType::RegularFile })
     }
