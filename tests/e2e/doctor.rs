@@ -83,7 +83,7 @@ fn a_machine_that_is_well_is_found_well() {
     report.says("Kernel", "system call filter", "ok", "enforced");
     report.says("Engine", "compiling", "ok", "in a confined process");
     report.says("Engine", "built-in `file`", "ok", "compiled ahead");
-    report.says("Plugins", "file", "ok", "6 tools");
+    report.says("Plugins", "file", "ok", "10 tools");
     report.says("Configuration", "file", "ok", "the defaults hold");
     // Now there is a cache, made by loading; code is put into it and taken out again.
     let report = examined(&mut doctor(&cli));

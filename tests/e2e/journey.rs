@@ -83,7 +83,20 @@ fn definitions_tell_models_what_a_tool_takes() {
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
         }
         let names: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).collect();
-        for name in ["read", "write", "edit", "grep", "find_path", "list_directory", "echo", "hostile__read_outside"] {
+        for name in [
+            "read",
+            "write",
+            "edit",
+            "grep",
+            "find_path",
+            "list_directory",
+            "create_directory",
+            "copy_path",
+            "move_path",
+            "delete_path",
+            "echo",
+            "hostile__read_outside",
+        ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
         assert!(!names.iter().any(|name| name == "file_read"), "aliases are not listed");

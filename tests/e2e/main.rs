@@ -25,5 +25,6 @@ mod provisional;
 mod races;
 mod reload;
 mod tools;
+mod transfers;
 mod trust;
 mod words;

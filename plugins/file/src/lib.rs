@@ -1,21 +1,29 @@
 //! The built-in file tools.
 
+mod copy_path;
+mod create_directory;
+mod delete_path;
+mod destination;
 mod edit;
 mod find_path;
 mod grep;
 mod list_directory;
+mod move_path;
 mod nearby;
 mod notices;
 mod paths;
+mod provisional;
 mod read;
 mod replace;
+mod survey;
+mod tree;
 mod write;
 
 berth_sdk::plugin! {
     name: "file",
-    description: "Reads, writes, edits, searches and lists files",
+    description: "Reads, writes, edits, searches, lists, copies, moves and deletes files",
     capabilities: [
-        files(read_write) = "to read, write and edit the files that calls name",
+        files(read_write) = "to read, write, move and delete the files that calls name",
         search = "to find files, and text in them",
     ],
     tools: [
@@ -25,6 +33,10 @@ berth_sdk::plugin! {
         grep::Grep,
         find_path::FindPath,
         list_directory::ListDirectory,
+        create_directory::CreateDirectory,
+        copy_path::CopyPath,
+        move_path::MovePath,
+        delete_path::DeletePath,
     ],
 }
 
@@ -35,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    fn catalogue() -> [Value; 6] {
+    fn catalogue() -> [Value; 10] {
         [
             definition::<read::Read>(),
             definition::<write::Write>(),
@@ -43,6 +55,10 @@ mod tests {
             definition::<grep::Grep>(),
             definition::<find_path::FindPath>(),
             definition::<list_directory::ListDirectory>(),
+            definition::<create_directory::CreateDirectory>(),
+            definition::<copy_path::CopyPath>(),
+            definition::<move_path::MovePath>(),
+            definition::<delete_path::DeletePath>(),
         ]
     }
 
@@ -56,6 +72,10 @@ mod tests {
             json!(["grep", ["content_search"]]),
             json!(["find_path", ["glob", "glob_search"]]),
             json!(["list_directory", []]),
+            json!(["create_directory", []]),
+            json!(["copy_path", []]),
+            json!(["move_path", []]),
+            json!(["delete_path", []]),
         ];
         assert_eq!(aliases, expected);
     }
@@ -63,13 +83,20 @@ mod tests {
     #[test]
     fn what_reads_says_so_and_what_writes_says_so() {
         for tool in catalogue() {
-            let writes = ["write", "edit"].contains(&tool["name"].as_str().unwrap());
+            let name = tool["name"].as_str().unwrap();
+            let subject = |pointer, kind, access| json!({ "pointer": pointer, "kind": kind, "access": access });
+            let (writes, subjects) = match name {
+                "write" | "edit" | "create_directory" => (true, json!([subject("/path", "path", "write")])),
+                "delete_path" => (true, json!([subject("/path", "name", "write")])),
+                "copy_path" => (true, json!([subject("/source", "path", "read"), subject("/destination", "name", "write")])),
+                "move_path" => (true, json!([subject("/source", "name", "write"), subject("/destination", "name", "write")])),
+                _ => (false, json!([subject("/path", "path", "read")])),
+            };
             let annotations = &tool["annotations"];
             assert_eq!(annotations["read_only"], !writes, "{tool}");
-            assert_eq!(annotations["destructive"], writes, "{tool}");
+            assert_eq!(annotations["destructive"], writes && name != "create_directory", "{tool}");
             assert_eq!(annotations["open_world"], false, "{tool}");
-            let access = if writes { "write" } else { "read" };
-            assert_eq!(tool["subjects"], json!([{ "pointer": "/path", "kind": "path", "access": access }]), "{tool}");
+            assert_eq!(tool["subjects"], subjects, "{tool}");
         }
     }
 

@@ -53,6 +53,11 @@ pub(crate) fn plural(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// `1 entry`, `2 entries`.
+pub(crate) fn entries(count: u64) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

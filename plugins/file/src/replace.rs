@@ -1,30 +1,24 @@
 //! Replacing the content of a file in one step, so that nobody ever sees half of it.
 
-use std::collections::hash_map::RandomState;
-use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher as _, Hasher as _};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use berth_sdk::Failure;
 
+use crate::provisional::Provisional;
+
 /// Links that lead to links are followed this often.
 const MAX_LINKS: usize = 8;
-
-/// Other names are tried this often where the first was taken.
-const MAX_NAMES: usize = 8;
 
 /// Gives the file at `path` the content `bytes`: a temporary file beside it is written, flushed and renamed over it. Where this fails, the
 /// file is as it was, and the temporary one is gone. The directory has to be there.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().ok_or(ErrorKind::IsADirectory)?;
-    let (temporary, file) = create_temporary(directory)?;
-    let done = fill(file, bytes).and_then(|()| fs::rename(&temporary, path));
-    if done.is_err() {
-        // The first failure is the one to tell; a leftover that can't be removed either changes nothing about it.
-        let _ = fs::remove_file(&temporary);
-    }
-    done
+    let (provisional, mut file) = Provisional::file(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    provisional.name(path)
 }
 
 /// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a link would cut it off from its target.
@@ -44,23 +38,6 @@ pub(crate) fn behind_links(path: &str) -> Result<PathBuf, Failure> {
         };
     }
     Err(Failure::permanent("too-many-links", format!("{path} leads through too many links")))
-}
-
-fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// A new file that nobody else has, under a name that nobody guesses.
-fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
-    let mut tries = 0;
-    loop {
-        let path = directory.join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => tries += 1,
-            opened => return Ok((path, opened?)),
-        }
-    }
 }
 
 #[cfg(test)]

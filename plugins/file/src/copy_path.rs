@@ -1,0 +1,229 @@
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices::{self, entries, plural, size};
+use crate::paths::not_opened;
+use crate::provisional::Provisional;
+use crate::survey::Survey;
+use crate::tree::{self, Copied, How};
+use crate::{destination, nearby};
+
+/// So many are copied between two words about it.
+const STRIDE: u64 = 64;
+
+/// A file or a directory, a second time.
+pub(crate) struct CopyPath;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file or directory to copy.
+    source: String,
+    /// The full path of the copy, with its name, not the directory to put it in. Directories on the way to it are made.
+    destination: String,
+    /// Replace a file or link that has this name already. Default: false. A directory is never replaced.
+    overwrite: Option<bool>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Answer {
+    files: u64,
+    directories: u64,
+    links: u64,
+    bytes: u64,
+    /// Links that lead where nothing is granted, pipes, sockets and the like.
+    left_out: u64,
+    /// Whether something had the name of the copy before.
+    replaced: bool,
+}
+
+impl Tool for CopyPath {
+    const NAME: &str = "copy_path";
+    const TITLE: Option<&str> = Some("Copy");
+    const DESCRIPTION: &str = "\
+        Copies a file, or a directory with all that is in it. The copy appears under its name only when it is complete. Links in a \
+        directory are copied as links; those that lead out of what is granted are left out and counted. Fails, with nothing copied, where \
+        something in the directory may not be read, where the destination is a directory (name the copy itself: dir/name), and where it \
+        is there already unless overwrite is set.";
+    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &[Subject] = &[Subject::reads_path("/source"), Subject::changes_name("/destination")];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let Arguments { source, destination, overwrite } = arguments;
+        let meta = fs::metadata(&source).map_err(|error| nearby::explained(not_opened("reading", &source, &error), &source))?;
+        let survey = if meta.is_dir() { Some(Survey::of(&source)?) } else { None };
+        let replaced = destination::prepare(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let copied = match survey {
+            Some(survey) => {
+                let (provisional, copied) = directory(&source, &destination, &survey, false, call)?;
+                named(provisional, &destination)?;
+                copied
+            }
+            None => {
+                let (provisional, bytes) = file(&source, &destination, false)?;
+                named(provisional, &destination)?;
+                Copied { files: 1, bytes, ..Copied::default() }
+            }
+        };
+        let what = if meta.is_dir() { counted(&copied) } else { size(copied.bytes) };
+        let mut text = format!("Copied {source} to {destination}: {what}.");
+        if copied.left_out > 0 {
+            text.push('\n');
+            let what = "that lead out of what is granted, or are neither file, directory nor link";
+            notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
+        }
+        let Copied { files, directories, links, bytes, left_out } = copied;
+        Output::text(text).with_structured(&Answer { files, directories, links, bytes, left_out, replaced })
+    }
+}
+
+/// A copy of a file, complete, under a provisional name.
+pub(crate) fn file(source: &str, destination: &str, durable: bool) -> Result<(Provisional, u64), Failure> {
+    let mut from = File::open(source).map_err(|error| not_opened("reading", source, &error))?;
+    let copied = Provisional::file(Path::new(destination))
+        .and_then(|(provisional, mut to)| Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?)));
+    copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
+}
+
+/// A copy of a directory, complete, under a provisional name.
+pub(crate) fn directory(
+    source: &str,
+    destination: &str,
+    survey: &Survey,
+    durable: bool,
+    call: &Call,
+) -> Result<(Provisional, Copied), Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
+            Failure::invalid(format!("copying {source} to {destination}: {error}"))
+        }
+        _ => Failure::io(format!("copying {source} to {destination}"), &error),
+    };
+    // Opened first: the host gives the copy the mode of what was opened last.
+    let from = File::open(source).map_err(failed)?;
+    let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
+    let mut told = 0;
+    let mut progress = |copied: &Copied| {
+        if copied.files >= told + STRIDE {
+            told = copied.files;
+            #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
+            let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
+            call.progress(fraction, &format!("copied {} of {}", copied.files, plural(survey.files, "file")));
+        }
+    };
+    let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();
+    let mut how = How { own_name, durable, progress: &mut progress };
+    let copied = tree::copy(from.into(), provisional.path(), &mut how).map_err(failed)?;
+    Ok((provisional, copied))
+}
+
+fn named(provisional: Provisional, destination: &str) -> Result<(), Failure> {
+    provisional.name(Path::new(destination)).map_err(|error| Failure::io(format!("naming the copy {destination}"), &error))
+}
+
+/// `3 files, 2 directories, 1.5 KiB`.
+fn counted(copied: &Copied) -> String {
+    let directories = if copied.directories == 1 { "1 directory".to_owned() } else { format!("{} directories", copied.directories) };
+    let links = if copied.links > 0 { format!(", {}", plural(copied.links, "link")) } else { String::new() };
+    format!("{}, {directories}{links}, {}", plural(copied.files, "file"), size(copied.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn copy(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
+        testing::call::<CopyPath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))
+    }
+
+    #[test]
+    fn a_file_is_copied_with_the_directories_on_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("new/deep/to"));
+        fs::write(&from, "x".repeat(600_000)).unwrap();
+        let output = copy(&from, &to, false).unwrap();
+        assert_eq!(output.joined_text(), format!("Copied {} to {}: 585.9 KiB.", from.display(), to.display()));
+        assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
+        assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_is_copied_whole_with_links_as_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("sub/empty")).unwrap();
+        fs::write(from.join("a"), "a").unwrap();
+        fs::write(from.join("sub/.b"), "bb").unwrap();
+        symlink("../a", from.join("sub/link")).unwrap();
+        symlink("/etc", from.join("away")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, from.join("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let output = copy(&from, &to, false).unwrap();
+        let expected = json!({ "files": 2, "directories": 3, "links": 2, "bytes": 3, "left_out": 1, "replaced": false });
+        assert_eq!(output.structured, Some(expected));
+        assert!(output.joined_text().contains("2 files, 3 directories, 2 links, 3 B.\n[Left out: 1 entry"), "{}", output.joined_text());
+        assert_eq!(fs::read_to_string(to.join("sub/.b")).unwrap(), "bb");
+        assert_eq!(fs::read_link(to.join("sub/link")).unwrap(), Path::new("../a"));
+        assert!(to.join("sub/empty").is_dir() && fs::symlink_metadata(to.join("fifo")).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn nothing_is_replaced_unasked_and_no_directory_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("dir")).unwrap();
+        for (name, text) in [("a", "a"), ("b", "b"), ("dir/kept", "kept")] {
+            fs::write(at(name), text).unwrap();
+        }
+        let failure = copy(&at("a"), &at("b"), false).unwrap_err();
+        assert!(failure.code.as_deref() == Some("exists") && failure.suggestion.unwrap().contains("overwrite=true"));
+        let failure = copy(&at("a"), &at("dir"), true).unwrap_err();
+        assert!(failure.suggestion.unwrap().contains(at("dir/a").to_str().unwrap()));
+        assert_eq!(copy(&at("dir"), &at("a"), true).unwrap_err().code.as_deref(), Some("exists"));
+        assert_eq!(fs::read_to_string(at("b")).unwrap(), "b");
+        copy(&at("a"), &at("b"), true).unwrap();
+        assert_eq!(fs::read_to_string(at("b")).unwrap(), "a");
+        assert_eq!(fs::read_to_string(at("dir/kept")).unwrap(), "kept");
+        // A link is replaced, and what it leads to stays.
+        symlink("dir/kept", at("link")).unwrap();
+        copy(&at("a"), &at("link"), true).unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_file());
+        assert_eq!(fs::read_to_string(at("dir/kept")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn nothing_is_copied_into_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("a/sub")).unwrap();
+        fs::write(at("a/file"), "kept").unwrap();
+        symlink("a/sub", at("round")).unwrap();
+        for destination in ["a", "a/b", "a/sub/b", "./a/b", "round/b", "a/../a/b"] {
+            let failure = copy(&at("a"), &at(destination), true).unwrap_err();
+            assert_eq!(failure.category, berth_sdk::Category::InvalidParameters, "{destination}: {failure}");
+        }
+        assert_eq!(fs::read_dir(at("a/sub")).unwrap().count(), 0, "and nothing is left behind");
+        assert_eq!(fs::read_dir(at("a")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_not_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("from").join("d/".repeat(tree::MAX_DEPTH + 2))).unwrap();
+        let failure = copy(&dir.path().join("from"), &dir.path().join("to"), false).unwrap_err();
+        assert!(failure.message.contains("deeper than 64"), "{failure}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,93 @@
+use std::fs;
+use std::io::ErrorKind;
+
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A directory, and those on the way to it.
+pub(crate) struct CreateDirectory;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The directory. Those on the way to it are made, too.
+    path: String,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Created {
+    /// False: it was there already.
+    created: bool,
+}
+
+impl Tool for CreateDirectory {
+    const NAME: &str = "create_directory";
+    const TITLE: Option<&str> = Some("Create directory");
+    const DESCRIPTION: &str = "\
+        Creates a directory, with the directories on the way to it. One that is there already is left as it is, which is no failure. \
+        Fails where a file is in the way. Not needed before write, copy_path or move_path: they make the directories that they need.";
+    const ANNOTATIONS: Annotations = Annotations { destructive: false, idempotent: true, open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
+    type Arguments = Arguments;
+
+    fn call(Arguments { path }: Arguments, _call: &Call) -> Result<Output, Failure> {
+        if fs::metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+            return Output::text(format!("{path} is there already.")).with_structured(&Created { created: false });
+        }
+        make_with_parents(&path)?;
+        Output::text(format!("Created {path}.")).with_structured(&Created { created: true })
+    }
+}
+
+/// Makes a directory and those above it, as far as they are missing.
+pub(crate) fn make_with_parents(path: &str) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| {
+        let in_the_way =
+            || std::path::Path::new(path).ancestors().find(|above| fs::symlink_metadata(above).is_ok_and(|meta| !meta.is_dir()));
+        match in_the_way() {
+            Some(file) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::NotFound) => {
+                Failure::permanent("exists", format!("{} is in the way: it is not a directory", file.display()))
+                    .with_suggestion("Choose another name, or move or delete what is in the way.")
+            }
+            _ => Failure::io(format!("making the directory {path}"), &error),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parents_are_made_and_what_is_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        let create = || testing::call::<CreateDirectory>(json!({ "path": path })).unwrap();
+        assert_eq!(create().structured, Some(json!({ "created": true })));
+        fs::write(path.join("file"), "kept").unwrap();
+        let again = create();
+        assert_eq!(again.structured, Some(json!({ "created": false })));
+        assert!(again.joined_text().ends_with("is there already."));
+        assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "kept").unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+        for (path, blocker) in [("file", "file"), ("file/below/it", "file"), ("link", "link")] {
+            let failure = testing::call::<CreateDirectory>(json!({ "path": dir.path().join(path) })).unwrap_err();
+            assert_eq!(failure.code.as_deref(), Some("exists"), "{failure}");
+            let named = format!("{} is in the way: it is not a directory", dir.path().join(blocker).display());
+            assert_eq!(failure.message, named);
+        }
+        assert_eq!(fs::read_to_string(file).unwrap(), "kept");
+    }
+}

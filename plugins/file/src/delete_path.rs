@@ -1,0 +1,176 @@
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use berth_sdk::search::{self, Scope};
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::nearby;
+use crate::notices::entries;
+use crate::tree;
+
+/// Of a directory with more entries than this nobody is told how many they are.
+const MAX_COUNTED: u32 = 1_000;
+
+/// So many are removed between two words about it.
+const STRIDE: u64 = 256;
+
+/// A file, a link, or a directory, gone.
+pub(crate) struct DeletePath;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file, link or directory. Of a link, the link itself is deleted and not what it leads to.
+    path: String,
+    /// Delete a directory with all that is in it. Default: false, and only an empty one is deleted.
+    recursive: Option<bool>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Deleted {
+    /// How many files, links and directories are gone.
+    deleted: u64,
+}
+
+impl Tool for DeletePath {
+    const NAME: &str = "delete_path";
+    const TITLE: Option<&str> = Some("Delete");
+    const DESCRIPTION: &str = "\
+        Deletes a file, a symbolic link (never what it leads to), or a directory: an empty one, or with recursive=true one with all that \
+        is in it. Nothing is kept, so this can't be undone. Where something in a directory may not be deleted, nothing is. Fails where \
+        the path is missing, and for the directories that are granted themselves.";
+    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &[Subject] = &[Subject::changes_name("/path")];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let Arguments { path, recursive } = arguments;
+        let deleting = |error| nearby::explained(Failure::io(format!("deleting {path}"), &error), &path);
+        let meta = fs::symlink_metadata(&path).map_err(deleting)?;
+        if !meta.is_dir() {
+            fs::remove_file(&path).map_err(deleting)?;
+            let what = if meta.is_symlink() { "the link " } else { "" };
+            return Output::text(format!("Deleted {what}{path}.")).with_structured(&Deleted { deleted: 1 });
+        }
+        if recursive != Some(true) {
+            return match fs::remove_dir(&path) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Err(not_empty(&path)),
+                removed => {
+                    removed.map_err(deleting)?;
+                    Output::text(format!("Deleted the empty directory {path}.")).with_structured(&Deleted { deleted: 1 })
+                }
+            };
+        }
+        check(&path).map_err(deleting)?;
+        let deleted = remove(&path, call)?;
+        let below = entries(deleted - 1);
+        Output::text(format!("Deleted {path} and the {below} in it.")).with_structured(&Deleted { deleted })
+    }
+}
+
+/// Fails where something in the directory may not be removed. The host looks at all that is below a directory before it is renamed; a new
+/// name that is the old one changes nothing.
+pub(crate) fn check(path: &str) -> std::io::Result<()> {
+    fs::rename(path, path)
+}
+
+/// Removes a directory with all that is in it, and says how many entries that were.
+pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
+    let (mut gone, mut told) = (0, 0);
+    let removed = tree::remove(Path::new(path), &mut |count| {
+        gone = count;
+        if count >= told + STRIDE {
+            told = count;
+            call.progress(None, &format!("deleted {count}"));
+        }
+    });
+    removed.map_err(|error| {
+        let failure = Failure::io(format!("deleting {path}"), &error);
+        let message = format!("{}; {gone} of the entries in it are gone, the others are there", failure.message);
+        Failure { message, ..failure }
+    })
+}
+
+fn not_empty(path: &str) -> Failure {
+    let scope = Scope { root: path.to_owned(), max_depth: Some(1), ..Scope::default() };
+    let count = search::find(&scope, MAX_COUNTED).map_or(0, |found| found.items.len() as u64 + found.skipped.denied);
+    let holds = match count {
+        0 => "is not empty".to_owned(),
+        count if count >= u64::from(MAX_COUNTED) => format!("holds {} or more", entries(count)),
+        count => format!("holds {}", entries(count)),
+    };
+    Failure::permanent("not-empty", format!("{path} {holds}, so it was not deleted"))
+        .with_suggestion("Set recursive=true to delete it with all that is in it; list_directory shows what that is.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn delete(path: PathBuf, recursive: bool) -> Result<Output, Failure> {
+        testing::call::<DeletePath>(json!({ "path": path, "recursive": recursive }))
+    }
+
+    #[test]
+    fn a_file_and_an_empty_directory_go() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        fs::create_dir(dir.path().join("empty")).unwrap();
+        for name in ["file", "empty"] {
+            assert_eq!(delete(dir.path().join(name), false).unwrap().structured, Some(json!({ "deleted": 1 })));
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_says_with_how_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let full = dir.path().join("full");
+        fs::create_dir_all(full.join("sub/deep")).unwrap();
+        for name in ["a", ".b", "sub/deep/c"] {
+            fs::write(full.join(name), "").unwrap();
+        }
+        let failure = delete(full.clone(), false).unwrap_err();
+        assert_eq!(failure.message, format!("{} holds 3 entries, so it was not deleted", full.display()));
+        assert!(full.join("a").exists() && failure.suggestion.unwrap().contains("recursive=true"));
+        let output = delete(full.clone(), true).unwrap();
+        assert_eq!(output.joined_text(), format!("Deleted {} and the 5 entries in it.", full.display()));
+        assert!(!full.exists());
+    }
+
+    #[test]
+    fn links_go_and_what_they_lead_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("kept")).unwrap();
+        fs::create_dir_all(at("gone")).unwrap();
+        fs::write(at("kept/file"), "kept").unwrap();
+        symlink("kept", at("link")).unwrap();
+        symlink("../kept", at("gone/link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        for name in ["link", "gone", "dangling"] {
+            delete(at(name), true).unwrap();
+            assert!(fs::symlink_metadata(at(name)).is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(at("kept/file")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("main.rs"), "").unwrap();
+        let failure = delete(dir.path().join("mian.rs"), true).unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("not-found"));
+        assert!(failure.suggestion.unwrap().contains("main.rs"));
+    }
+}

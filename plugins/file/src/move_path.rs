@@ -1,0 +1,195 @@
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::notices::entries;
+use crate::provisional::Provisional;
+use crate::survey::Survey;
+use crate::{copy_path, delete_path, destination, nearby};
+
+/// A file, a link or a directory, elsewhere or under another name.
+pub(crate) struct MovePath;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The file, link or directory to move. Of a link, the link itself is moved.
+    source: String,
+    /// The full new path, with the name, not the directory to put it in. Directories on the way to it are made.
+    destination: String,
+    /// Replace a file or link that has this name already. Default: false. A directory is never replaced.
+    overwrite: Option<bool>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Moved {
+    /// Whether something had the new name before.
+    replaced: bool,
+    /// Whether it was copied and deleted, since it went to another file system.
+    copied: bool,
+}
+
+impl Tool for MovePath {
+    const NAME: &str = "move_path";
+    const TITLE: Option<&str> = Some("Move");
+    const DESCRIPTION: &str = "\
+        Moves or renames a file, a link or a directory. It has its new name only when it is there completely, also on another file \
+        system. Unlike mv it never moves into an existing directory: name the new path itself (dir/name). Fails, with nothing moved, \
+        where something in the directory may not be moved, where the destination is a directory, and where it is there already unless \
+        overwrite is set.";
+    const ANNOTATIONS: Annotations = Annotations { open_world: false, ..Annotations::ACTING };
+    const SUBJECTS: &[Subject] = &[Subject::changes_name("/source"), Subject::changes_name("/destination")];
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
+        let Arguments { source, destination, overwrite } = arguments;
+        let failed = |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
+        let meta = fs::symlink_metadata(&source).map_err(|error| nearby::explained(failed(&error), &source))?;
+        let replaced = destination::prepare(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let copied = match fs::rename(&source, &destination) {
+            Ok(()) => false,
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+                across(&source, &meta, &destination, call)?;
+                true
+            }
+            // So the kernel says it.
+            Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
+                return Err(destination::into_itself(&source, &destination));
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        let how = if replaced { ", which it replaced" } else { "" };
+        Output::text(format!("Moved {source} to {destination}{how}.")).with_structured(&Moved { replaced, copied })
+    }
+}
+
+/// Moves to another file system: a copy gets the new name when it is complete, and only then the original goes. The host has already
+/// looked whether that may be removed: it does so before it asks the kernel for a rename.
+fn across(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
+    let provisional = if meta.is_dir() {
+        let (provisional, copied) = copy_path::directory(source, destination, &Survey::of(source)?, true, call)?;
+        if copied.left_out > 0 {
+            let what = entries(copied.left_out);
+            let message = format!("{what} in {source} can't be moved to another file system, so nothing was moved");
+            return Err(Failure::permanent("not-moved", message).with_suggestion(
+                "They are pipes, sockets or links that lead out of what is granted. Move the rest part by part, or copy it.",
+            ));
+        }
+        provisional
+    } else if meta.is_symlink() {
+        let points_to = rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
+        Provisional::link(Path::new(destination), &points_to).map_err(failed)?
+    } else {
+        copy_path::file(source, destination, true)?.0
+    };
+    provisional.name(Path::new(destination)).map_err(failed)?;
+    let removed = if meta.is_dir() {
+        delete_path::remove(source, call).map(|_| ())
+    } else {
+        fs::remove_file(source).map_err(|error| Failure::io(format!("deleting {source}"), &error))
+    };
+    removed.map_err(|failure| {
+        let message = format!("all of it is at {destination} now, but the original is still there: {}", failure.message);
+        Failure { message, ..failure }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::path::PathBuf;
+
+    use berth_sdk::testing;
+    use serde_json::json;
+
+    use super::*;
+
+    fn moved(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
+        testing::call::<MovePath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))
+    }
+
+    fn tree(root: &Path) {
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::write(root.join("sub/file"), "text").unwrap();
+        symlink("sub/file", root.join("link")).unwrap();
+    }
+
+    fn check_tree(root: &Path) {
+        assert_eq!(fs::read_to_string(root.join("sub/file")).unwrap(), "text");
+        assert_eq!(fs::read_link(root.join("link")).unwrap(), Path::new("sub/file"));
+    }
+
+    #[test]
+    fn a_directory_gets_a_new_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("new/to"));
+        tree(&from);
+        let output = moved(&from, &to, false).unwrap();
+        assert_eq!(output.joined_text(), format!("Moved {} to {}.", from.display(), to.display()));
+        check_tree(&to);
+        assert!(!from.exists());
+    }
+
+    #[test]
+    fn a_link_is_moved_and_replaced_as_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["a", "b"] {
+            fs::write(at(name), name).unwrap();
+        }
+        symlink("a", at("link")).unwrap();
+        moved(&at("link"), &at("other"), false).unwrap();
+        assert_eq!(fs::read_link(at("other")).unwrap(), Path::new("a"));
+        moved(&at("b"), &at("other"), true).unwrap();
+        assert!(fs::symlink_metadata(at("other")).unwrap().is_file());
+        assert_eq!(fs::read_to_string(at("a")).unwrap(), "a");
+    }
+
+    #[test]
+    fn nothing_is_replaced_unasked_and_no_directory_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        tree(&at("dir"));
+        for name in ["a", "b"] {
+            fs::write(at(name), name).unwrap();
+        }
+        assert_eq!(moved(&at("a"), &at("b"), false).unwrap_err().code.as_deref(), Some("exists"));
+        let failure = moved(&at("a"), &at("dir"), true).unwrap_err();
+        assert!(failure.suggestion.unwrap().contains(at("dir/a").to_str().unwrap()));
+        moved(&at("dir"), &at("b"), true).unwrap_err();
+        moved(&at("dir"), &at("dir/sub/in"), true).unwrap_err();
+        symlink("dir/sub", at("round")).unwrap();
+        assert!(moved(&at("dir"), &at("round/in"), true).unwrap_err().message.contains("into itself"));
+        // Two names of one file: the kernel would leave both.
+        fs::hard_link(at("a"), at("c")).unwrap();
+        assert!(moved(&at("a"), &at("c"), true).unwrap_err().message.contains("the same"));
+        check_tree(&at("dir"));
+        assert_eq!((fs::read_to_string(at("a")).unwrap(), fs::read_to_string(at("b")).unwrap()), ("a".into(), "b".into()));
+    }
+
+    #[test]
+    fn between_file_systems_it_is_copied_and_then_deleted() {
+        let shm = PathBuf::from("/dev/shm");
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(other) = tempfile::tempdir_in(&shm) else { return println!("skipped: there is no /dev/shm here") };
+        if fs::metadata(dir.path()).unwrap().dev() == fs::metadata(other.path()).unwrap().dev() {
+            return println!("skipped: /dev/shm is no other file system than the temporary folder");
+        }
+        let (from, to) = (dir.path().join("from"), other.path().join("to"));
+        tree(&from);
+        assert_eq!(moved(&from, &to, false).unwrap().structured, Some(json!({ "replaced": false, "copied": true })));
+        check_tree(&to);
+        assert!(!from.exists());
+        for name in ["link", "sub/file"] {
+            moved(&to.join(name), &dir.path().join("back").join(name), false).unwrap();
+        }
+        check_tree(&dir.path().join("back"));
+        assert_eq!((fs::read_dir(other.path()).unwrap().count(), fs::read_dir(dir.path()).unwrap().count()), (1, 1));
+    }
+}

@@ -1,0 +1,68 @@
+//! What is built beside its place and gets its name when it is complete, so that nobody ever sees half of it.
+
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::tree;
+
+/// Other names are tried this often where the first was taken.
+const MAX_NAMES: usize = 8;
+
+/// Something under a name of its own, beside the one that it is for. It is removed when this is dropped and wasn't [named](Self::name).
+/// Where a call is stopped and drops nothing, the host removes what the call made under a name of this form.
+pub(crate) struct Provisional {
+    path: PathBuf,
+}
+
+impl Provisional {
+    /// A new file that nobody else has.
+    pub(crate) fn file(for_path: &Path) -> io::Result<(Self, File)> {
+        Self::make(for_path, |path| OpenOptions::new().write(true).create_new(true).open(path))
+    }
+
+    /// An empty directory.
+    pub(crate) fn directory(for_path: &Path) -> io::Result<Self> {
+        Self::make(for_path, |path| fs::create_dir(path)).map(|made| made.0)
+    }
+
+    /// A symbolic link.
+    pub(crate) fn link(for_path: &Path, points_to: &std::ffi::CStr) -> io::Result<Self> {
+        Self::make(for_path, |path| Ok(rustix::fs::symlink(points_to, path)?)).map(|made| made.0)
+    }
+
+    /// Under a name that nobody guesses.
+    fn make<T>(for_path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
+        let directory = for_path.parent().ok_or(ErrorKind::IsADirectory)?;
+        let mut tries = 0;
+        loop {
+            let path = directory.join(format!(".berth-{:016x}.tmp", RandomState::new().build_hasher().finish()));
+            match make(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < MAX_NAMES => tries += 1,
+                made => return Ok((Self { path }, made?)),
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives it its name. What has that name is replaced, unless it is a directory with something in it.
+    pub(crate) fn name(mut self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)?;
+        self.path.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Provisional {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            // The failure that led here is the one to tell; a leftover that can't be removed either changes nothing about it.
+            let _ = tree::remove(&self.path, &mut |_| {});
+        }
+    }
+}

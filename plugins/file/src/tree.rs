@@ -1,0 +1,181 @@
+//! Directories with all that is in them: removed and copied by handles, so that a link that takes a directory's place on the way is
+//! never followed.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How deep a copy goes. Every level takes two open handles, of which a call has few.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// How much is read at once: what the host moves in one call.
+const CHUNK: usize = 256 * 1024;
+
+/// What was copied.
+#[derive(Default)]
+pub(crate) struct Copied {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) links: u64,
+    pub(crate) bytes: u64,
+    /// Links that may not be made, and what is neither file, directory nor link.
+    pub(crate) left_out: u64,
+}
+
+/// How a tree is copied.
+pub(crate) struct How<'a> {
+    /// A name that marks the copy itself: whoever meets it copies into what is copied.
+    pub(crate) own_name: &'a [u8],
+    /// Every file is flushed to the disk, since the original will be gone.
+    pub(crate) durable: bool,
+    /// Told what there is so far, now and then.
+    pub(crate) progress: &'a mut dyn FnMut(&Copied),
+}
+
+/// Removes what `path` names, with all below it where it is a directory. Links are removed, not followed. `removed` is told how much is
+/// gone so far.
+pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u64> {
+    let top = match open_directory(rustix::fs::CWD, path) {
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            rustix::fs::unlink(path)?;
+            return Ok(1);
+        }
+        top => top?,
+    };
+    let mut count = 0;
+    let mut levels = vec![(entries(&top)?, top, CString::default())];
+    while let Some((entries, directory, name)) = levels.last_mut() {
+        let Some((entry, kind)) = entries.pop() else {
+            let name = std::mem::take(name);
+            levels.pop();
+            match levels.last() {
+                Some((_, parent, _)) => rustix::fs::unlinkat(parent, &name, AtFlags::REMOVEDIR)?,
+                None => rustix::fs::rmdir(path)?,
+            }
+            count += 1;
+            continue;
+        };
+        // A link that has taken a directory's place is one more link.
+        let below = match kind {
+            FileType::Directory => match open_directory(directory.as_fd(), &entry) {
+                Err(Errno::NOTDIR | Errno::LOOP) => None,
+                below => Some(below?),
+            },
+            _ => None,
+        };
+        match below {
+            Some(below) => levels.push((self::entries(&below)?, below, entry)),
+            None => {
+                rustix::fs::unlinkat(&*directory, &entry, AtFlags::empty())?;
+                count += 1;
+            }
+        }
+        removed(count);
+    }
+    Ok(count)
+}
+
+/// Copies what is in the directory `source` to the empty directory `target`.
+pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Result<Copied> {
+    struct Level {
+        entries: Vec<(CString, FileType)>,
+        source: OwnedFd,
+        target: OwnedFd,
+    }
+    let target = open_directory(rustix::fs::CWD, target)?;
+    let mut copied = Copied { directories: 1, ..Copied::default() };
+    let mut buffer = vec![0; CHUNK];
+    let mut levels = vec![Level { entries: entries(&source)?, source, target }];
+    while let Some(level) = levels.last_mut() {
+        let Some((name, kind)) = level.entries.pop() else {
+            levels.pop();
+            continue;
+        };
+        if name.to_bytes() == how.own_name {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a directory can't be copied into itself"));
+        }
+        match kind {
+            FileType::Directory => {
+                let source = open_directory(level.source.as_fd(), &name)?;
+                rustix::fs::mkdirat(&level.target, &name, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+                let target = open_directory(level.target.as_fd(), &name)?;
+                if levels.len() > MAX_DEPTH {
+                    let message = format!("directories are nested deeper than {MAX_DEPTH}");
+                    return Err(io::Error::new(ErrorKind::InvalidInput, message));
+                }
+                levels.push(Level { entries: entries(&source)?, source, target });
+                copied.directories += 1;
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let from = rustix::fs::openat(&level.source, &name, flags, Mode::empty())?;
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let to = rustix::fs::openat(&level.target, &name, flags, Mode::from_raw_mode(0o666))?;
+                copied.bytes += copy_bytes(&mut File::from(from), &mut File::from(to), &mut buffer, how.durable)?;
+                copied.files += 1;
+            }
+            FileType::Symlink => {
+                let points_to = rustix::fs::readlinkat(&level.source, &name, Vec::new())?;
+                match rustix::fs::symlinkat(&*points_to, &level.target, &name) {
+                    // It leads where nothing is granted.
+                    Err(Errno::PERM | Errno::ACCESS) => copied.left_out += 1,
+                    made => {
+                        made?;
+                        copied.links += 1;
+                    }
+                }
+            }
+            _ => copied.left_out += 1,
+        }
+        (how.progress)(&copied);
+    }
+    Ok(copied)
+}
+
+/// Copies one file.
+pub(crate) fn copy_file(from: &mut File, to: &mut File, durable: bool) -> io::Result<u64> {
+    copy_bytes(from, to, &mut vec![0; CHUNK], durable)
+}
+
+fn copy_bytes(from: &mut File, to: &mut File, buffer: &mut [u8], durable: bool) -> io::Result<u64> {
+    let mut bytes = 0;
+    loop {
+        let count = from.read(buffer)?;
+        if count == 0 {
+            break;
+        }
+        to.write_all(&buffer[..count])?;
+        bytes += count as u64;
+    }
+    if durable {
+        to.sync_all()?;
+    }
+    Ok(bytes)
+}
+
+/// A directory itself, not one that a link leads to.
+fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, FileType)>> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => FileType::from_raw_mode(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode),
+            kind => kind,
+        };
+        entries.push((name.to_owned(), kind));
+    }
+    Ok(entries)
+}
