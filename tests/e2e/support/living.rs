@@ -1,5 +1,6 @@
 //! A host whose plugins come and go.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -142,8 +143,9 @@ async fn changed(changes: &mut Receiver<u64>, what: &str) {
     changed.unwrap_or_else(|_| panic!("it never came to this: {what}")).expect("the host lives");
 }
 
-/// How often files below `folder` are mapped into this process.
-pub(crate) fn mappings_below(folder: &Path) -> usize {
+/// The files below `folder` that are mapped into this process.
+pub(crate) fn mapped_below(folder: &Path) -> BTreeSet<String> {
     let maps = fs::read_to_string("/proc/self/maps").expect("a process sees its own memory");
-    maps.lines().filter(|line| line.contains(&folder.display().to_string())).count()
+    let folder = folder.display().to_string();
+    maps.lines().filter_map(|line| Some(line[line.find(&folder)?..].to_owned())).collect()
 }

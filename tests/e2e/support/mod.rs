@@ -16,7 +16,7 @@ pub(crate) use artifacts::{berth, builtin, example, plugin};
 pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
-pub(crate) use living::{Living, mappings_below, said, state, until, until_says, version, waiting};
+pub(crate) use living::{Living, mapped_below, said, state, until, until_says, version, waiting};
 pub(crate) use log::log_of;
 pub(crate) use process::{assert_memory_bounded, descriptors_below};
 pub(crate) use running::run;
