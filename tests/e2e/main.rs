@@ -23,6 +23,7 @@ mod loading;
 mod plugin_commands;
 mod provisional;
 mod races;
+mod ready;
 mod reload;
 mod tools;
 mod transfers;

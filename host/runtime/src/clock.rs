@@ -7,6 +7,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wasmtime::EngineWeak;
 
+use crate::ready;
+
 /// How often running guests are looked at. It bounds how long a call may hold a thread of the reactor before it is moved to a thread of
 /// its own, and how late a deadline or a cancellation is seen.
 pub(crate) const TICK: Duration = Duration::from_millis(2);
@@ -32,10 +34,10 @@ struct Shared {
 pub(crate) struct Ticking(Arc<Shared>);
 
 impl Ticker {
-    pub(crate) fn start(engine: EngineWeak) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: EngineWeak, housekeeper: Arc<ready::Shared>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("berth-ticker".into()).spawn(move || tick(&of_thread, &engine))?;
+        std::thread::Builder::new().name("berth-ticker".into()).spawn(move || tick(&of_thread, &engine, &housekeeper))?;
         Ok(Self(shared))
     }
 
@@ -67,19 +69,20 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Sleeps until a call runs or the engine ends.
-    fn sleep(&self) {
+    /// Sleeps until a call runs or has run, or the engine ends.
+    fn sleep(&self, housekeeper: &ready::Shared) {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
         // Looked at after `asleep` is set, while a call sets and looks in the other order: one of the two always sees the other.
-        while self.running.load(Ordering::SeqCst) == 0 && !self.end.load(Ordering::SeqCst) {
+        // A short call is over before this thread has woken up for it. It leaves work behind, and is done with that when it runs no more.
+        while self.running.load(Ordering::SeqCst) == 0 && !housekeeper.has_work() && !self.end.load(Ordering::SeqCst) {
             held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak) {
+fn tick(shared: &Shared, engine: &EngineWeak, housekeeper: &Arc<ready::Shared>) {
     let mut idle = 0;
     while !shared.end.load(Ordering::SeqCst) {
         if shared.running.load(Ordering::SeqCst) > 0 {
@@ -87,7 +90,8 @@ fn tick(shared: &Shared, engine: &EngineWeak) {
         } else {
             idle += 1;
             if idle > IDLE_TICKS {
-                shared.sleep();
+                shared.sleep(housekeeper);
+                idle = 0;
                 continue;
             }
         }
@@ -95,6 +99,7 @@ fn tick(shared: &Shared, engine: &EngineWeak) {
         // Held for the one call only: a ticker must not keep an engine alive.
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
+        housekeeper.tick();
     }
 }
 

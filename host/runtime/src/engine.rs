@@ -1,12 +1,16 @@
 //! The engine: one for the process, with the linker that every plugin shares.
 
+use std::time::Duration;
+
 use berth_contract::HostError;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::clock::{Ticker, Ticking};
 use crate::compiled;
+use crate::limits::MAX_INSTANCES;
 use crate::linking;
+use crate::ready::{Housekeeper, MEMORIES, SPARE, TABLES};
 use crate::state::CallState;
 
 /// Stack of the guest. What is left of [`ASYNC_STACK`] is for host functions.
@@ -17,14 +21,16 @@ const ASYNC_STACK: usize = 3 << 20;
 pub(crate) struct Engine {
     pub(crate) wasm: wasmtime::Engine,
     pub(crate) linker: Linker<CallState>,
+    pub(crate) housekeeper: Housekeeper,
     ticker: Ticker,
     /// Why there is no memory pool. Without one, calls start slower and nothing else changes.
     pub(crate) no_pool: Option<String>,
 }
 
 impl Engine {
-    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes.
-    pub(crate) fn new(concurrency: usize, memory: usize) -> Result<Self, HostError> {
+    /// An engine for at most `concurrency` calls at a time, each of at most `memory` bytes, and with instances that wait for calls for as
+    /// long as `keep_ready`.
+    pub(crate) fn new(concurrency: usize, memory: usize, keep_ready: Duration) -> Result<Self, HostError> {
         let mut config = config();
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(concurrency, memory)));
         // The pool reserves address space, of which containers and small machines may not have enough. `berth doctor` tells.
@@ -36,9 +42,10 @@ impl Engine {
             tracing::info!("no memory pool, so calls start slower: {reason}");
         }
         let wasm = wasm.map_err(|error| HostError::Engine(format!("{error:#}")))?;
-        let ticker = Ticker::start(wasm.weak()).map_err(HostError::io("starting the ticker's thread"))?;
+        let housekeeper = Housekeeper::new(keep_ready);
+        let ticker = Ticker::start(wasm.weak(), housekeeper.shared()).map_err(HostError::io("starting the ticker's thread"))?;
         let linker = linking::linker(&wasm).map_err(|error| HostError::Engine(format!("{error:#}")))?;
-        Ok(Self { wasm, linker, ticker, no_pool })
+        Ok(Self { wasm, linker, housekeeper, ticker, no_pool })
     }
 
     /// Keeps deadlines and budgets watched while a call runs.
@@ -82,15 +89,17 @@ pub(crate) fn finds_touched_memory() -> bool {
     wasmtime::Engine::new(&config).is_ok()
 }
 
-/// Slots for every call that may run at a time, and as many again: a call that was given up may hold its slot for a while.
+/// Slots for every call that may run at a time, and as many again: a call that was given up may hold its slot for a while. And spare ones
+/// for instances that wait, so that no call fails on their account.
 fn pool(concurrency: usize, memory: usize) -> PoolingAllocationConfig {
     let slots = u32::try_from(concurrency * 2).unwrap_or(u32::MAX);
+    let spare = SPARE as u32;
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(slots)
-        .total_core_instances(slots * 8)
-        .total_memories(slots * 2)
-        .total_tables(slots * 4)
-        .total_stacks(slots)
+    pool.total_component_instances(slots + spare)
+        .total_core_instances(slots * 8 + spare * MAX_INSTANCES as u32)
+        .total_memories(slots * 2 + spare * MEMORIES)
+        .total_tables(slots * 4 + spare * TABLES)
+        .total_stacks(slots + spare)
         // The bounds that a call meets first are the limiter's; these only have to be no smaller.
         .max_memory_size(memory)
         .table_elements(100_000)

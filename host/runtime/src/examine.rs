@@ -47,7 +47,7 @@ const TINY: &[u8] = b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0
 pub fn examine(config: RuntimeConfig, builtins: &[Builtin]) -> Result<Examined, HostError> {
     let places = config.places();
     let before = address_space();
-    let engine = Engine::new(places, config.memory)?;
+    let engine = Engine::new(places, config.memory, config.keep_ready)?;
     let reserved = address_space().zip(before).map(|(after, before)| after.saturating_sub(before));
     let ahead = |builtin: &Builtin| match builtin.compiled {
         Some(code) => compiled::of_this_program(&engine.wasm, code).map(drop).map_err(|error| format!("{error:#}")),

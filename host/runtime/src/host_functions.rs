@@ -26,12 +26,12 @@ impl call::Host for &mut CallState {
     }
 
     fn remaining_ms(&mut self) -> wasmtime::Result<u64> {
-        let left = self.call.deadline.saturating_duration_since(Instant::now());
+        let left = self.call.watch.deadline.saturating_duration_since(Instant::now());
         Ok(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn cancelled(&mut self) -> wasmtime::Result<bool> {
-        Ok(self.call.cancel.is_cancelled())
+        Ok(self.call.watch.cancel.is_cancelled())
     }
 
     fn progress(&mut self, fraction: Option<f64>, message: String) -> wasmtime::Result<()> {

@@ -1,7 +1,7 @@
 //! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
 //!
 //! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened once for its policy, and each call
-//! gets a fresh store (`run`) that is dropped with everything in it.
+//! gets a fresh store (`run`), perhaps one that was made shortly before (`ready`), that is dropped with everything in it.
 
 mod bindings;
 mod cache;
@@ -20,14 +20,17 @@ mod outcome;
 mod output;
 mod plugin;
 mod provider;
+mod ready;
 mod run;
 mod schema;
 mod search_functions;
 mod state;
 mod wasi;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_contract::HostError;
 use tokio::sync::Semaphore;
@@ -51,6 +54,8 @@ pub struct RuntimeConfig {
     pub concurrency: usize,
     /// The most memory that any plugin's calls are granted, in bytes.
     pub memory: usize,
+    /// How long a few fresh instances wait for the next call of a plugin that was called. Zero: none is made before it is asked for.
+    pub keep_ready: Duration,
     /// Where compiled code is kept from one run to the next. None: it is not.
     pub cache: Option<PathBuf>,
     /// The program that compiles what is not built in: one whose `main` begins with [`helper_hook`]. None: this program, where it does.
@@ -90,7 +95,7 @@ impl Runtime {
         let concurrency = config.places();
         let helper = config.helper.or_else(compile::own_helper);
         Ok(Arc::new(Self {
-            engine: Engine::new(concurrency, config.memory)?,
+            engine: Engine::new(concurrency, config.memory, config.keep_ready)?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
             places: Arc::new(Semaphore::new(concurrency)),
             share: (concurrency / 2).max(1),

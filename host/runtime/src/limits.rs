@@ -70,7 +70,7 @@ impl Limits {
 }
 
 /// Core instances, memories and tables of one component: enough for the components that Python and JavaScript tools build.
-const MAX_INSTANCES: usize = 64;
+pub(crate) const MAX_INSTANCES: usize = 64;
 const MAX_MEMORIES: usize = 16;
 const MAX_TABLES: usize = 64;
 
@@ -80,6 +80,7 @@ const MAX_TABLE_ELEMENTS: usize = 500_000;
 /// Bounds the memory of a store: all memories together, since wasmtime's own bound is for each.
 #[derive(Debug)]
 pub(crate) struct MemoryLimiter {
+    bound: usize,
     left: usize,
     table_elements_left: usize,
     /// What the growth that was allowed last took, in case it fails.
@@ -89,7 +90,12 @@ pub(crate) struct MemoryLimiter {
 
 impl MemoryLimiter {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { left: bytes, table_elements_left: MAX_TABLE_ELEMENTS, last: 0, refused: false }
+        Self { bound: bytes, left: bytes, table_elements_left: MAX_TABLE_ELEMENTS, last: 0, refused: false }
+    }
+
+    /// Bytes that the guest has.
+    pub(crate) fn used(&self) -> usize {
+        self.bound - self.left
     }
 
     /// Whether the guest was refused memory: what it then dies of is its bound.

@@ -20,6 +20,7 @@ use crate::compiled::Precompiled;
 use crate::convert::MAX_META;
 use crate::manifest::{self, Manifest};
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
+use crate::ready::Waiting;
 use crate::{Runtime, linking, run, schema};
 
 /// Tools of one plugin.
@@ -136,7 +137,9 @@ impl Runtime {
         let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
 
         let share = Arc::new(Semaphore::new(self.share));
-        let mut loaded = Loaded { runtime: Arc::clone(self), name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share };
+        let waiting = Waiting::new(&pre);
+        let mut loaded =
+            Loaded { runtime: Arc::clone(self), name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share, waiting };
         let definitions = run::list_tools(&loaded).await.map_err(fail)?;
         loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
         Ok(Plugin(Arc::new(loaded)))

@@ -13,6 +13,7 @@ use crate::bindings::PluginPre;
 use crate::compiled::Precompiled;
 use crate::limits::Limits;
 use crate::manifest::Manifest;
+use crate::ready::Waiting;
 use crate::state::CallState;
 
 /// Where a plugin comes from.
@@ -89,6 +90,11 @@ impl Plugin {
     pub fn policy(&self) -> &PluginPolicy {
         &self.0.policy
     }
+
+    /// How many fresh instances wait for its next calls.
+    pub fn ready(&self) -> usize {
+        self.0.waiting.count()
+    }
 }
 
 /// What stands behind a [`Plugin`], shared by the calls that run on it.
@@ -101,6 +107,8 @@ pub(crate) struct Loaded {
     pub(crate) tools: Vec<Tool>,
     /// Its share of the calls that may run at a time, so that one plugin can't keep all others waiting.
     pub(crate) share: Arc<Semaphore>,
+    /// Instances that wait for its calls.
+    pub(crate) waiting: Waiting,
 }
 
 /// A tool of a plugin.

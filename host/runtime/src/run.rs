@@ -2,26 +2,27 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use berth_contract::{Call, CallId, CancellationToken, Failure, NoEvents, Outcome};
+use berth_contract::{Call, CancellationToken, Failure, Outcome};
 use berth_system::files::FileView;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
-use wasmtime::{Store, UpdateDeadline};
+use wasmtime::Store;
 
-use crate::Runtime;
 use crate::bindings::exports::berth::tool::tools;
-use crate::clock::{Meter, TICK, Ticking};
+use crate::bindings::{Plugin as Instance, PluginPre};
+use crate::clock::{TICK, Ticking};
 use crate::convert;
 use crate::limits::Limits;
 use crate::outcome::{self, Stop};
 use crate::plugin::{Loaded, Tool};
+use crate::ready::Ready;
 use crate::state::{CallState, Emitted, Setup};
 use crate::wasi::Files;
+use crate::watch::Watch;
 
 /// How long a call waits for its turn before it is told to come back.
 const QUEUE: Duration = Duration::from_secs(2);
@@ -40,26 +41,9 @@ struct Job {
     call: Call,
     watch: Arc<Watch>,
     emitted: Emitted,
-    /// When the tool's own time is over.
-    deadline: Instant,
     /// Held until the guest is gone, not until the answer is: a thread that hangs keeps its place.
     permits: [OwnedSemaphorePermit; 2],
     ticking: Ticking,
-}
-
-/// What the thread that runs a guest and the one that waits for it share.
-struct Watch {
-    meter: Arc<Meter>,
-    /// Why the guest was stopped, see [`Stop`].
-    stop: AtomicU8,
-    /// Whether the guest runs on a thread that others wait for.
-    borrowed: AtomicBool,
-    cancel: CancellationToken,
-    /// The tool's own time.
-    time: Duration,
-    /// When the guest is stopped: a grace after its own time.
-    end: Instant,
-    cpu: Duration,
 }
 
 /// Runs a call of a plugin's tool.
@@ -73,7 +57,6 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         Err(failure) => return Err(failure),
     };
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
-    let deadline = Instant::now() + time;
     let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
     let emitted = Emitted::default();
     let job = Job {
@@ -82,7 +65,6 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         call,
         watch: Arc::clone(&watch),
         emitted: Arc::clone(&emitted),
-        deadline,
         permits,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
@@ -91,11 +73,11 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     if !blocks {
         // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick. Most are done by then, and a hop to
         // another thread costs more than they do.
-        watch.borrowed.store(true, Ordering::Relaxed);
+        watch.set_borrowed(true);
         if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
             return outcome::with_emitted(outcome, &emitted);
         }
-        watch.borrowed.store(false, Ordering::Relaxed);
+        watch.set_borrowed(false);
     }
     let reactor = tokio::runtime::Handle::current();
     let watched = Arc::clone(&watch);
@@ -111,32 +93,20 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
 /// Asks a plugin for its tools, with nothing granted and little allowed.
 pub(crate) async fn list_tools(plugin: &Loaded) -> Result<Vec<tools::Definition>, String> {
     let limits = plugin.policy.limits.for_listing();
-    let deadline = Instant::now() + limits.call;
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let watch = Arc::new(Watch::new(limits.call, &limits, cancel.clone()));
-    let state = CallState::new(Setup {
-        id: CallId("list-tools".into()),
-        plugin: Arc::clone(&plugin.name),
-        deadline,
-        cancel,
-        events: Arc::new(NoEvents),
-        meter: Arc::clone(&watch.meter),
-        emitted: Emitted::default(),
-        files: Files::new(None, 0),
-        directory: None,
-        limits: &limits,
-    });
-    let mut store = new_store(&plugin.runtime, state, &limits, &watch);
-    let pre = plugin.pre.clone();
-    let (ticking, name, watched) = (plugin.runtime.engine.keep_ticking(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let time = limits.call;
+    let watch = Arc::new(Watch::new(time, &limits, cancel));
+    let state = CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
+    let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
+    let ticking = plugin.runtime.engine.keep_ticking();
     let list = async move {
         let _ticking = ticking;
-        let listed = async {
-            let instance = pre.instantiate_async(&mut store).await?;
-            instance.berth_tool_tools().call_list_tools(&mut store).await
+        let (mut store, instance) = instantiate(&pre, state, &limits).await;
+        let listed = match instance {
+            Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
+            Err(error) => Err(error),
         };
-        let listed = listed.await;
         match listed {
             Ok(Ok(definitions)) => Ok(definitions),
             Ok(Err(failure)) => Err(format!("it does not list its tools: {}", berth_contract::text::cut(&failure.message, 1024))),
@@ -148,7 +118,7 @@ pub(crate) async fn list_tools(plugin: &Loaded) -> Result<Vec<tools::Definition>
     };
     let reactor = tokio::runtime::Handle::current();
     let listing = tokio::task::spawn_blocking(move || reactor.block_on(metered(watch, list)));
-    match timeout(limits.call + STUCK, listing).await {
+    match timeout(time + STUCK, listing).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(_)) => Err("asking it for its tools failed; the log says more".into()),
         Err(_) => Err("it takes too long to list its tools".into()),
@@ -181,101 +151,78 @@ async fn admit(plugin: &Loaded, cancel: &CancellationToken) -> Result<[OwnedSema
     .await
 }
 
-/// One call in a store of its own, from instantiation to teardown.
+/// One call in a store of its own, in an instance that waited for it or in a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, tool, call, watch, emitted, deadline, permits, ticking } = job;
-    // Dropped last, after the store.
+    let Job { plugin, tool, call, watch, emitted, permits, ticking } = job;
+    // Dropped last, after the store or when it is in other hands.
     let _held = (permits, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
-    let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
-    let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only));
-    let directory = plugin.policy.files.as_ref().and_then(|_| plugin.policy.directory()?.to_str());
-    let state = CallState::new(Setup {
-        id: call.id,
-        plugin: Arc::clone(&plugin.name),
-        deadline,
-        cancel: call.cancel,
-        events: call.events,
-        meter: Arc::clone(&watch.meter),
-        emitted,
-        files: Files::new(view, limits.written),
-        directory,
-        limits,
-    });
-    let invocation = tools::Invocation {
-        tool: tool.guest_name.clone(),
-        arguments: call.arguments.to_string(),
-        attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
-        meta: None,
+    let (mut store, instance) = match plugin.waiting.take() {
+        Some(Ready { store, instance }) => (store, Ok(instance)),
+        None => fresh(&plugin, &watch).await,
     };
-    let mut store = new_store(&plugin.runtime, state, limits, &watch);
-    let answer = async {
-        let instance = plugin.pre.instantiate_async(&mut store).await?;
-        instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
+    let answer = match instance {
+        Ok(instance) => {
+            let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
+            let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only));
+            let files = Files::new(view, limits.written);
+            store.data_mut().begin(Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, limits });
+            store.set_epoch_deadline(1);
+            let invocation = tools::Invocation {
+                tool: tool.guest_name.clone(),
+                arguments: call.arguments.to_string(),
+                attachments: call.attachments.into_iter().map(convert::content_for_guest).collect(),
+                meta: None,
+            };
+            instance.berth_tool_tools().call_call_tool(&mut store, &invocation).await
+        }
+        Err(error) => {
+            // It ended before the call began in it, and the log says nevertheless whose end that was.
+            store.data_mut().call.id = call.id;
+            Err(error)
+        }
     };
-    let outcome = match answer.await {
+    let outcome = match answer {
         Ok(answer) => convert::outcome(answer, limits.result),
         Err(error) => Err(watch.failure(&error, &store, &plugin.name)),
     };
-    outcome::with_denial(outcome, store.data_mut(), &call.arguments, &tool.definition)
+    let outcome = outcome::with_denial(outcome, store.data_mut(), &call.arguments, &tool.definition);
+    plugin.runtime.engine.housekeeper.take_over(&plugin, store);
+    outcome
+}
+
+/// A fresh instance of a plugin, which knows of no call yet.
+pub(crate) async fn fresh(plugin: &Loaded, watch: &Arc<Watch>) -> (Store<CallState>, wasmtime::Result<Instance>) {
+    let policy = &plugin.policy;
+    let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
+    let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
+    let state = CallState::idle(&plugin.name, &policy.limits, Files::new(view, 0), directory, Arc::clone(watch));
+    instantiate(&plugin.pre, state, &policy.limits).await
 }
 
 /// The one place that makes a store: everything that bounds a guest is set here.
-fn new_store(runtime: &Runtime, state: CallState, limits: &Limits, watch: &Arc<Watch>) -> Store<CallState> {
-    let mut store = Store::new(&runtime.engine.wasm, state);
+async fn instantiate(pre: &PluginPre<CallState>, state: CallState, limits: &Limits) -> (Store<CallState>, wasmtime::Result<Instance>) {
+    let mut store = Store::new(pre.engine(), state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.host_allocation);
     store.set_max_component_handles(limits.handles.saturating_add(HANDLE_SLACK));
     store.set_epoch_deadline(1);
-    let watch = Arc::clone(watch);
-    store.epoch_deadline_callback(move |_| Ok(watch.look()));
-    store
-}
-
-impl Watch {
-    fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
-        let (stop, borrowed) = (AtomicU8::new(0), AtomicBool::new(false));
-        Self { meter: Arc::default(), stop, borrowed, cancel, time, end: Instant::now() + time + limits.grace, cpu: limits.cpu }
-    }
-
-    /// Why a guest ended without an answer.
-    fn failure(&self, error: &wasmtime::Error, store: &Store<CallState>, plugin: &str) -> Failure {
-        match Stop::of(&self.stop) {
-            Some(stop) => self.stopped(stop),
-            None => outcome::of_error(error, store.data(), plugin),
-        }
-    }
-
-    fn stopped(&self, stop: Stop) -> Failure {
-        outcome::stopped(stop, self.time)
-    }
-
-    /// Looks at a running guest, every [`TICK`], from the thread that runs it.
-    fn look(&self) -> UpdateDeadline {
-        let stop = if self.cancel.is_cancelled() {
-            Stop::Cancelled
-        } else if Instant::now() >= self.end {
-            Stop::Timeout
-        } else if self.meter.used() >= self.cpu {
-            Stop::Cpu
-        } else if self.borrowed.load(Ordering::Relaxed) {
-            return UpdateDeadline::Yield(1);
-        } else {
-            return UpdateDeadline::Continue(1);
-        };
-        stop.store(&self.stop);
-        UpdateDeadline::Interrupt
-    }
+    store.epoch_deadline_callback(|store| Ok(store.data().call.watch.look()));
+    let instance = pre.instantiate_async(&mut store).await;
+    (store, instance)
 }
 
 /// Counts the time of each poll as the call's.
-async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Output {
+pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
         watch.meter.poll_begins();
         let polled = future.as_mut().poll(context);
-        watch.meter.poll_ends();
+        // Nobody asks what a call has used that is over.
+        if polled.is_pending() {
+            watch.meter.poll_ends();
+        }
         polled
     })
     .await

@@ -16,17 +16,17 @@ impl CallState {
         cpu: impl FnOnce(&T) -> std::time::Duration,
         run: impl FnOnce(&berth_system::files::FileView, &Control) -> Result<T, SearchError>,
     ) -> Result<T, wit::SearchError> {
-        let Some(view) = self.files.view().cloned() else {
+        let Some(view) = self.files.view() else {
             return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         // The CPU budget counts for the helping threads too; it is charged afterwards, so a search is first of all bound by its deadline.
-        let left = self.call.cpu_limit.saturating_sub(self.call.meter.used());
-        let deadline = self.call.deadline.min(Instant::now() + left);
-        let control = Control { deadline, cancel: self.call.cancel.clone(), threads };
+        let watch = &self.call.watch;
+        let deadline = watch.deadline.min(Instant::now() + watch.cpu_left());
+        let control = Control { deadline, cancel: watch.cancel.clone(), threads };
         match run(&view, &control) {
             Ok(found) => {
-                self.call.meter.charge(cpu(&found));
+                watch.meter.charge(cpu(&found));
                 Ok(found)
             }
             Err(SearchError::InvalidPattern(reason)) => Err(wit::SearchError::InvalidPattern(reason)),

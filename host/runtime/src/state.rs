@@ -1,18 +1,18 @@
 //! What a store holds for one call.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
-use berth_contract::{CallId, CancellationToken, Content, Events};
+use berth_contract::{CallId, Content, Events, NoEvents};
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use crate::clock::Meter;
 use crate::limits::{Limits, MemoryLimiter};
 use crate::output::Capture;
 use crate::wasi::{Files, FilesView};
+use crate::watch::Watch;
 
-/// The host side of one call. Dropped with its store, whatever happened.
+/// The host side of one instance and of its one call. Dropped with its store, whatever happened.
 pub(crate) struct CallState {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -26,12 +26,8 @@ pub(crate) struct RunningCall {
     pub(crate) id: CallId,
     /// The plugin's name, for the log.
     pub(crate) plugin: Arc<str>,
-    /// When the tool's own time is over.
-    pub(crate) deadline: Instant,
-    pub(crate) cancel: CancellationToken,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) cpu_limit: Duration,
     /// What the tool emitted, the answer should it be cut off. Shared with whoever waits for the call, since a call that is stopped
     /// from outside takes its store along.
     pub(crate) emitted: Emitted,
@@ -50,26 +46,27 @@ pub(crate) type Emitted = Arc<Mutex<Vec<Content>>>;
 /// What one call brings along.
 pub(crate) struct Setup<'a> {
     pub(crate) id: CallId,
-    pub(crate) plugin: Arc<str>,
-    pub(crate) deadline: Instant,
-    pub(crate) cancel: CancellationToken,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) events: Arc<dyn Events>,
-    pub(crate) meter: Arc<Meter>,
     pub(crate) emitted: Emitted,
     pub(crate) files: Files,
-    /// The working directory that the guest is told.
-    pub(crate) directory: Option<&'a str>,
     pub(crate) limits: &'a Limits,
 }
 
+/// Log messages of an instance that no call has begun in: what a component says while it is instantiated.
+const IDLE_LOG_LINES: usize = 20;
+
 impl CallState {
-    pub(crate) fn new(setup: Setup<'_>) -> Self {
-        let limits = setup.limits;
+    /// What an instance begins with, before it has a call. Code that a component runs while it is instantiated, which may be long before,
+    /// has no more authority than the weakest call: nobody hears what it emits, and of `files`, which should be read-only, the call gets
+    /// its own. `directory`: the working directory that the guest is told.
+    pub(crate) fn idle(plugin: &Arc<str>, limits: &Limits, files: Files, directory: Option<&str>, watch: Arc<Watch>) -> Self {
+        static NO_CALL: LazyLock<CallId> = LazyLock::new(|| CallId("none".into()));
         let (stdout, stderr) = (Capture::new(limits.stdio), Capture::new(limits.stdio));
         let mut wasi = WasiCtxBuilder::new();
         // No environment, no arguments, no sockets: the builder's default, and nothing here adds any.
         wasi.stdout(stdout.clone()).stderr(stderr.clone()).max_random_size(1 << 20);
-        if let Some(directory) = setup.directory {
+        if let Some(directory) = directory {
             wasi.initial_cwd(directory);
         }
         let mut table = ResourceTable::new();
@@ -78,23 +75,42 @@ impl CallState {
             wasi: wasi.build(),
             table,
             memory: MemoryLimiter::new(limits.memory),
-            files: setup.files,
+            files,
             call: RunningCall {
-                id: setup.id,
-                plugin: setup.plugin,
-                deadline: setup.deadline,
-                cancel: setup.cancel,
-                events: setup.events,
-                meter: setup.meter,
-                cpu_limit: limits.cpu,
-                emitted: setup.emitted,
-                emit_budget: limits.result,
-                log_budget: limits.log_lines,
+                id: NO_CALL.clone(),
+                plugin: Arc::clone(plugin),
+                watch,
+                events: Arc::new(NoEvents),
+                emitted: Emitted::default(),
+                emit_budget: 0,
+                log_budget: IDLE_LOG_LINES,
                 progress: (Duration::ZERO, 0),
                 stdout,
                 stderr,
             },
         }
+    }
+
+    /// Gives the instance its one call. What it holds already it keeps, and what it has used of the bounds that hold for an instance:
+    /// memory, handles, printed bytes.
+    pub(crate) fn begin(&mut self, setup: Setup<'_>) {
+        self.files = setup.files;
+        let call = &mut self.call;
+        call.id = setup.id;
+        call.watch = setup.watch;
+        call.events = setup.events;
+        call.emitted = setup.emitted;
+        call.emit_budget = setup.limits.result;
+        call.log_budget = setup.limits.log_lines;
+        call.progress = (Duration::ZERO, 0);
+    }
+
+    /// Ends the call for everybody else, before it answers: no file stays open, nobody is told anything any more. What is left is the
+    /// instance, and taking it apart can wait.
+    pub(crate) fn end(&mut self) {
+        self.table = ResourceTable::new();
+        self.files = Files::new(None, 0);
+        self.call.events = Arc::new(NoEvents);
     }
 
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {

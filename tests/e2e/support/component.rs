@@ -41,6 +41,10 @@ pub(crate) struct Component {
     pub(crate) on_call: &'static str,
     /// What its tools answer, where `on_call` comes to an end.
     pub(crate) answer: &'static str,
+    /// What the core module imports, its memory `memory` among it; nothing: it has a memory of its own.
+    pub(crate) imports: &'static str,
+    /// Where that comes from.
+    pub(crate) with: &'static str,
     /// More fields of the core module.
     pub(crate) in_module: &'static str,
     /// More fields of the component, before everything else.
@@ -62,6 +66,8 @@ impl Component {
             on_list: "",
             on_call: "unreachable",
             answer: "",
+            imports: "",
+            with: "",
             in_module: "",
             in_component: "",
             manifests: vec![manifest("handmade")],
@@ -86,12 +92,14 @@ impl Component {
         }
         let heap = BASE as usize + image.bytes.len().next_multiple_of(16);
         let pages = heap / 65536 + 4;
-        let Self { on_list, on_call, in_module, in_component, .. } = self;
+        let Self { on_list, on_call, imports, with, in_module, in_component, .. } = self;
+        let memory = if imports.is_empty() { format!("(memory $memory {pages})") } else { (*imports).to_owned() };
         format!(
             r#"(component
   {in_component}
   (core module $m
-    (memory (export "memory") {pages})
+    {memory}
+    (export "memory" (memory $memory))
     (data (i32.const {BASE}) "{data}")
     (global $next (mut i32) (i32.const {heap}))
     {in_module}
@@ -102,7 +110,7 @@ impl Component {
       (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
       (global.set $next (i32.add (local.get $at) (local.get 3)))
       (local.get $at)))
-  (core instance $i (instantiate $m))
+  (core instance $i (instantiate $m {with}))
   {TYPES}
   (func $list (result (result (list $definition) (error $failure)))
     (canon lift (core func $i "list") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))

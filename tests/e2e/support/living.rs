@@ -1,12 +1,11 @@
 //! A host whose plugins come and go.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_host::config::{self, Folders, Inputs};
 use berth_host::{Answer, Approvals, Candidate, Host, PluginState, Request};
@@ -138,14 +137,24 @@ pub(crate) async fn until_says(host: &Host, plugin: &str, what: Option<&str>) {
     }
 }
 
+/// Waits until something holds that nobody announces.
+pub(crate) async fn soon(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    while !holds() {
+        assert!(Instant::now() < end, "it never came to this: {what}");
+        looks.tick().await;
+    }
+}
+
 async fn changed(changes: &mut Receiver<u64>, what: &str) {
     let changed = tokio::time::timeout(PATIENCE, changes.changed()).await;
     changed.unwrap_or_else(|_| panic!("it never came to this: {what}")).expect("the host lives");
 }
 
-/// The files below `folder` that are mapped into this process.
-pub(crate) fn mapped_below(folder: &Path) -> BTreeSet<String> {
+/// How often files below `folder` are mapped into this process as code: once for each version that is loaded. What a memory begins with is
+/// mapped too, for each instance that waits or has a place that it can take.
+pub(crate) fn mappings_below(folder: &Path) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").expect("a process sees its own memory");
-    let folder = folder.display().to_string();
-    maps.lines().filter_map(|line| Some(line[line.find(&folder)?..].to_owned())).collect()
+    maps.lines().filter(|line| line.contains("r-xp") && line.contains(&folder.display().to_string())).count()
 }

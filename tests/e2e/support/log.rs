@@ -7,9 +7,14 @@ static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// What the host has logged of a call, line by line.
 pub(crate) fn log_of(id: &CallId) -> Vec<String> {
+    log_with(&[&id.to_string()])
+}
+
+/// The lines of the host's log in which all of this stands.
+pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
     let kept = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    let id = id.to_string();
-    String::from_utf8_lossy(&kept).lines().filter(|line| line.contains(&id)).map(str::to_owned).collect()
+    let kept = String::from_utf8_lossy(&kept);
+    kept.lines().filter(|line| texts.iter().all(|text| line.contains(text))).map(str::to_owned).collect()
 }
 
 /// Keeps what is logged from now on, for the whole process.

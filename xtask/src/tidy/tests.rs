@@ -159,7 +159,11 @@ const SAMPLES: &[Sample] = &[
             ("host/core/src/a.rs", "#[cfg(test)]\nmod tests {\n    use tokio::time::{sleep, timeout};\n}\n"),
         ],
         lines: &["tests/tests/a.rs:1", "host/core/src/a.rs:3"],
-        good: &[("host/core/src/a.rs", "fn f() { std::thread::sleep(x); }\n"), ("tests/tests/a.rs", "let told = \"thread::sleep\";\n")],
+        good: &[
+            ("host/core/src/a.rs", "fn f() { std::thread::sleep(x); }\n"),
+            ("tests/tests/a.rs", "let told = \"thread::sleep\";\n"),
+            ("tests/src/bin/bench/a.rs", "fn f() { std::thread::sleep(x); }\n"),
+        ],
     },
     Sample {
         rule: "every_crate_says_what_it_is",

@@ -33,6 +33,8 @@ pub struct Tools {
     pub max_call: Bounded<1, 86_400>,
     /// Calls that run at once; more are answered with `busy`. 0: eight for each processor, at least 16.
     pub max_concurrent: Bounded<0, 1024>,
+    /// Seconds that a plugin which was called has a few fresh instances waiting for its next call. 0: none is made before it is asked for.
+    pub keep_ready: Bounded<0, 86_400>,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
@@ -43,6 +45,7 @@ rules!(Tools {
     call: Rule::Smaller,
     max_call: Rule::Smaller,
     max_concurrent: Rule::SmallerOrAutomatic,
+    keep_ready: Rule::Smaller,
     limits: Rule::Table(Limits::RULES),
     file: Rule::Table(FileTools::RULES),
 });
@@ -53,6 +56,7 @@ impl Default for Tools {
             call: Bounded::clamped(30),
             max_call: Bounded::clamped(600),
             max_concurrent: Bounded::clamped(0),
+            keep_ready: Bounded::clamped(30),
             limits: Limits::default(),
             file: FileTools::default(),
         }

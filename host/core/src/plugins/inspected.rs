@@ -26,7 +26,8 @@ impl Inspected {
     pub async fn new(candidate: Candidate, folders: &Folders) -> Result<Self, HostError> {
         let limits = berth_runtime::Limits::default();
         let cache = Some(folders.cache.join("compiled"));
-        let runtime = Runtime::new(RuntimeConfig { concurrency: 1, memory: limits.memory, cache, helper: None })?;
+        let runtime =
+            Runtime::new(RuntimeConfig { concurrency: 1, memory: limits.memory, cache, helper: None, ..RuntimeConfig::default() })?;
         let plugin = runtime.load(candidate, PluginPolicy::default()).await?;
         Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
     }

@@ -127,6 +127,7 @@ pub(crate) fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper:
     RuntimeConfig {
         concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),
+        keep_ready: std::time::Duration::from_secs(config.config.tools.keep_ready.get()),
         cache: folders.map(compiled_folder),
         helper,
     }

@@ -92,6 +92,7 @@ impl Slot {
             version: info.map(|info| info.manifest.version.clone()),
             digest: info.map(|info| info.digest.clone()),
             waiting: self.waiting.clone(),
+            ready: self.running.as_ref().map_or(0, |running| running.plugin.ready()),
             calls: self.tally.calls(),
             failures: self.tally.failures(),
             p50: self.tally.percentile(50),
@@ -119,6 +120,9 @@ pub struct PluginState {
     /// The version that lies there and does not serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// Fresh instances that wait for the next calls.
+    #[serde(default)]
+    pub ready: usize,
     /// Calls since the host started, of all versions.
     pub calls: u64,
     /// Those that ended in a failure.

@@ -239,8 +239,13 @@ impl types::HostDescriptor for FilesView<'_> {
     fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
         let descriptor = self.table.get(&fd)?;
         let flag = |set: bool, flag: DescriptorFlags| if set { flag } else { DescriptorFlags::empty() };
-        let write = if descriptor.directory { DescriptorFlags::MUTATE_DIRECTORY } else { DescriptorFlags::WRITE };
-        Ok(flag(descriptor.readable, DescriptorFlags::READ) | flag(descriptor.writable, write))
+        let readable = flag(descriptor.readable, DescriptorFlags::READ);
+        // A directory may have been opened before there was a call: whether anything in it may be changed is the call's matter.
+        let changeable = descriptor.writable && !self.files.is_read_only();
+        Ok(match descriptor.directory {
+            true => readable | flag(changeable, DescriptorFlags::MUTATE_DIRECTORY),
+            false => readable | flag(descriptor.writable, DescriptorFlags::WRITE),
+        })
     }
 
     fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {

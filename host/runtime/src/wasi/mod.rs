@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use berth_contract::Denial;
+use berth_contract::{Access, Denial};
 use berth_system::files::{FileError, FileView, Listing};
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
@@ -26,7 +26,7 @@ pub struct Descriptor {
     handle: Arc<OwnedFd>,
     directory: bool,
     readable: bool,
-    /// For a directory, this only tells the guest what its grant is: the rules decide on every change, by the path.
+    /// For a directory, this only says what its grant is: the rules decide on every change, by the path.
     writable: bool,
 }
 
@@ -64,6 +64,8 @@ pub struct EntryStream(Listing);
 #[derive(Debug)]
 pub(crate) struct Files {
     view: Option<FileView>,
+    /// Whether the guest has looked at any file.
+    looked: bool,
     /// Bytes that may still be written.
     write_budget: Arc<AtomicU64>,
     denials: Denials,
@@ -90,11 +92,23 @@ impl Denials {
 impl Files {
     /// `view`: none where no directory is granted. `write_budget`: how many bytes the call may write in all.
     pub(crate) fn new(view: Option<FileView>, write_budget: u64) -> Self {
-        Self { view, write_budget: Arc::new(AtomicU64::new(write_budget)), denials: Denials::default() }
+        Self { view, looked: false, write_budget: Arc::new(AtomicU64::new(write_budget)), denials: Denials::default() }
     }
 
-    pub(crate) fn view(&self) -> Option<&FileView> {
-        self.view.as_ref()
+    /// The files as the guest may use them now.
+    pub(crate) fn view(&mut self) -> Option<FileView> {
+        self.looked = true;
+        self.view.clone()
+    }
+
+    /// Whether the guest has looked at any file, beyond asking which directories there are.
+    pub(crate) fn looked(&self) -> bool {
+        self.looked
+    }
+
+    /// Whether nothing may be written, whatever the grants say.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.view.as_ref().is_none_or(FileView::is_read_only)
     }
 
     pub(crate) fn denials(&mut self) -> &mut Denials {
@@ -141,8 +155,8 @@ impl HasData for HasFiles {
 }
 
 impl FilesView<'_> {
-    fn view(&self) -> Result<FileView, FsError> {
-        self.files.view.clone().ok_or_else(|| types::ErrorCode::BadDescriptor.into())
+    fn view(&mut self) -> Result<FileView, FsError> {
+        self.files.view().ok_or_else(|| types::ErrorCode::BadDescriptor.into())
     }
 }
 
@@ -153,7 +167,7 @@ impl preopens::Host for FilesView<'_> {
         for root in view.grants().roots() {
             // A guest names directories in UTF-8; one that has no such name can't be offered, and loading says so.
             let Some(name) = root.path.to_str() else { continue };
-            let writable = !view.is_read_only(root);
+            let writable = root.access == Access::Write;
             let descriptor = Descriptor { handle: Arc::new(root.reopen()?), directory: true, readable: true, writable };
             directories.push((self.table.push(descriptor)?, name.to_owned()));
         }

@@ -128,9 +128,9 @@ impl FileView {
         self.grants.rules()
     }
 
-    /// Whether nothing below `root` may be written.
-    pub fn is_read_only(&self, root: &Root) -> bool {
-        self.read_only || root.access == Access::Read
+    /// Whether nothing may be written, whatever the grants say.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Whether `access` to the real path is allowed, without words for the refusal.

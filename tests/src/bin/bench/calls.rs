@@ -16,6 +16,10 @@ const ROUNDS: usize = 15;
 /// The smallest program that there is.
 const RIVAL: &str = "/bin/true";
 
+/// Calls of a round whose calls are made one by one, and the pause before each.
+const CALLS: usize = 30;
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// How long each side of a round of the throughput measurement runs.
 const SLICE: Duration = Duration::from_millis(500);
 
@@ -24,7 +28,7 @@ const THREADS: usize = 2;
 
 pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let sandbox = Arc::new(Sandbox::with_echo(&setting.repository, &setting.scratch)?);
-    Ok(vec![latency(&sandbox)?, throughput(&sandbox)?])
+    Ok(vec![latency(&sandbox)?, ready(&sandbox)?, throughput(&sandbox)?])
 }
 
 fn latency(sandbox: &Sandbox) -> Result<Row, String> {
@@ -39,6 +43,41 @@ fn latency(sandbox: &Sandbox) -> Result<Row, String> {
         value: Some(ratio),
         unit: Unit::Ratio,
         target: Target::AtMost(1.0 / 30.0),
+        ours: show_time(ours),
+        rival: format!("{RIVAL} {}", show_time(rival)),
+    })
+}
+
+/// Calls with a pause before each, as an agent makes them, so that each finds an instance waiting for it. The rival has the pauses too:
+/// what rests has its memory and its clock to warm up again.
+fn ready(sandbox: &Sandbox) -> Result<Row, String> {
+    let ours = || {
+        let call = || sandbox.call_and_wait(ECHO, json!({ "text": "hello" }));
+        // One that readies the next.
+        call()?;
+        let mut times = Vec::with_capacity(CALLS);
+        for _ in 0..CALLS {
+            std::thread::sleep(PAUSE);
+            sandbox.wait_until("an instance waits", || sandbox.ready("bench") > 0)?;
+            times.push(time(call)?);
+        }
+        Ok(median(times))
+    };
+    let rival = || {
+        let mut times = Vec::with_capacity(CALLS);
+        for _ in 0..CALLS {
+            std::thread::sleep(PAUSE);
+            times.push(time(|| output_of(&mut Command::new(RIVAL)))?);
+        }
+        Ok(median(times))
+    };
+    let Compared { ours, rival, ratio } = in_turn(ROUNDS, ours, rival)?;
+    Ok(Row {
+        name: "ready",
+        what: "echo in an instance that waited for it, p50".to_owned(),
+        value: Some(ratio),
+        unit: Unit::Ratio,
+        target: Target::AtMost(1.0 / 60.0),
         ours: show_time(ours),
         rival: format!("{RIVAL} {}", show_time(rival)),
     })

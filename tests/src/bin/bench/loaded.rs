@@ -1,7 +1,8 @@
-//! What loaded plugins cost a process that waits: memory, and the time of a call. Each figure comes from a fresh process.
+//! What loaded plugins cost a process: the time to start, memory while it waits, and the time of a call. Each figure comes from a fresh process.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -23,15 +24,18 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         rival: String::new(),
     });
     for copies in [1, 10, 100] {
+        // The first process compiles what no run before it has.
+        figures(setting, copies)?;
         let figures = figures(setting, copies)?;
         let memory = |key| number(&figures, key).map_or("?".to_owned(), |mib| format!("{mib:.1} MiB"));
+        let start = number(&figures, "start_ms").map_or("?".to_owned(), |ms| format!("{ms:.0} ms"));
         rows.push(Row {
             name: "plugins",
             what: format!("echo with {copies} more plugins loaded, p50"),
             value: number(&figures, "p50_us"),
             unit: Unit::Microseconds,
             target: Target::None,
-            ours: format!("{} idle, {} after the calls", memory("idle_mib"), memory("used_mib")),
+            ours: format!("{} idle, {} after the calls; starts in {start}", memory("idle_mib"), memory("used_mib")),
             rival: String::new(),
         });
     }
@@ -41,10 +45,12 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
 /// What the process that [`figures`] starts does: it loads, measures itself, and prints what it found as JSON.
 pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
     let scratch = repository.join("target/bench");
+    let begin = Instant::now();
     let sandbox = Sandbox::with_copies(repository, &scratch, copies)?;
+    let start = begin.elapsed().as_secs_f64() * 1e3;
     let idle = resident()?;
     let p50 = if copies == 0 { None } else { Some(sandbox.p50(500)?.as_secs_f64() * 1e6) };
-    println!("{}", json!({ "idle_mib": idle, "used_mib": resident()?, "p50_us": p50 }));
+    println!("{}", json!({ "start_ms": start, "idle_mib": idle, "used_mib": resident()?, "p50_us": p50 }));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod measure;
 mod process;
 mod sandbox;
 mod search;
+mod swap;
 mod table;
 mod tree;
 
@@ -32,12 +33,13 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 5] = [
-    Group { names: &["echo", "throughput"], measure: calls::measure },
+const GROUPS: [Group; 6] = [
+    Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["grep", "find"], measure: search::measure },
     Group { names: &["read"], measure: files::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
+    Group { names: &["swap"], measure: swap::measure },
 ];
 
 fn main() -> ExitCode {

@@ -1,10 +1,11 @@
 //! Hosts to measure, each with what it needs and nothing else. The rows know nothing of how a host is made.
 
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_host::config::Folders;
-use berth_host::{Builtin, Host, HostBuilder, Output, Request};
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::{Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -48,6 +49,18 @@ impl Sandbox {
         Sandbox::build(builder, &format!("{}__echo", copy_name(copies.saturating_sub(1))))
     }
 
+    /// A host that keeps up with its plugin folder, which it trusts, and that folder.
+    pub(crate) fn with_folder(repository: &Path, home: &Path) -> Result<(Sandbox, PathBuf), String> {
+        let folders = Folders::inside(home);
+        let plugins = folders.data.join("plugins");
+        let mut made = std::fs::DirBuilder::new();
+        made.recursive(true).mode(0o700).create(&plugins).map_err(|error| format!("can't create {}: {error}", plugins.display()))?;
+        let settings = vec!["plugin_folder.reload=trust".to_owned()];
+        let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
+        let builder = builder(repository)?.config(loaded).folders(folders).working_directory(home).watch();
+        Ok((Sandbox::build(builder, ECHO)?, plugins))
+    }
+
     /// What the calls run on.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
@@ -66,6 +79,32 @@ impl Sandbox {
     /// What the answer of a call holds for programs.
     pub(crate) fn structured(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         self.call_and_wait(tool, arguments)?.structured.ok_or(format!("{tool} answered without structured output"))
+    }
+
+    /// How many instances wait for calls of a plugin.
+    pub(crate) fn ready(&self, plugin: &str) -> usize {
+        self.state(plugin, |state| state.ready)
+    }
+
+    /// How many versions of a plugin have served.
+    pub(crate) fn generation(&self, plugin: &str) -> u64 {
+        self.state(plugin, |state| state.generation)
+    }
+
+    fn state<T: Default>(&self, plugin: &str, of: impl Fn(&PluginState) -> T) -> T {
+        self.host.plugins().iter().find(|state| state.name == plugin).map(of).unwrap_or_default()
+    }
+
+    /// Waits until something holds that is sure to come.
+    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !holds() {
+            if Instant::now() > end {
+                return Err(format!("it never came to this: {what}; the plugins: {:?}", self.host.plugins()));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
     }
 
     /// The median time of so many calls of the echo tool, one after the other.

@@ -27,6 +27,7 @@ pub(crate) enum Unit {
     Ratio,
     Mebibytes,
     Microseconds,
+    Milliseconds,
 }
 
 /// What a value has to reach.
@@ -73,7 +74,7 @@ impl Row {
             "name": self.name,
             "what": self.what,
             "value": self.value,
-            "unit": match self.unit { Unit::Ratio => "ratio", Unit::Mebibytes => "MiB", Unit::Microseconds => "µs" },
+            "unit": match self.unit { Unit::Ratio => "ratio", Unit::Mebibytes => "MiB", Unit::Microseconds => "µs", Unit::Milliseconds => "ms" },
             "comparison": comparison,
             "target": target,
             "verdict": self.verdict().word(),
@@ -101,6 +102,7 @@ impl Unit {
             Unit::Ratio => format!("{value:.2} ×"),
             Unit::Mebibytes => format!("{value:.1} MiB"),
             Unit::Microseconds => format!("{value:.0} µs"),
+            Unit::Milliseconds => format!("{value:.0} ms"),
         }
     }
 }

@@ -35,6 +35,7 @@ fn attempt(key: &str) -> Option<&'static str> {
         "tools.call" => "tools.call = 21",
         "tools.max_call" => "tools.max_call = 101",
         "tools.max_concurrent" => "tools.max_concurrent = 0",
+        "tools.keep_ready" => "tools.keep_ready = 31",
         "tools.limits.cpu_secs" => "tools.limits.cpu_secs = 11",
         "tools.limits.memory_mib" => "tools.limits.memory_mib = 16384",
         "tools.limits.result_mib" => "tools.limits.result_mib = 256",

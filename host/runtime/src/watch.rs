@@ -1,0 +1,77 @@
+//! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody waits any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use berth_contract::{CancellationToken, Failure};
+use wasmtime::{Store, UpdateDeadline};
+
+use crate::clock::Meter;
+use crate::limits::Limits;
+use crate::outcome::{self, Stop};
+use crate::state::CallState;
+
+/// What the thread that runs a guest and the one that waits for it share.
+pub(crate) struct Watch {
+    pub(crate) meter: Meter,
+    pub(crate) cancel: CancellationToken,
+    /// When the tool's own time is over.
+    pub(crate) deadline: Instant,
+    /// When the guest is stopped: a grace after its own time.
+    pub(crate) end: Instant,
+    /// Why the guest was stopped, see [`Stop`].
+    stop: AtomicU8,
+    /// Whether the guest runs on a thread that others wait for.
+    borrowed: AtomicBool,
+    /// The tool's own time.
+    time: Duration,
+    cpu: Duration,
+}
+
+impl Watch {
+    pub(crate) fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
+        let deadline = Instant::now() + time;
+        let (stop, borrowed) = (AtomicU8::new(0), AtomicBool::new(false));
+        Self { meter: Meter::default(), cancel, deadline, end: deadline + limits.grace, stop, borrowed, time, cpu: limits.cpu }
+    }
+
+    /// Says whether the guest runs on a thread that others wait for. It gives such a thread back at the next look.
+    pub(crate) fn set_borrowed(&self, borrowed: bool) {
+        self.borrowed.store(borrowed, Ordering::Relaxed);
+    }
+
+    /// Processor time that may still be used. Only to be asked on the thread that polls the call.
+    pub(crate) fn cpu_left(&self) -> Duration {
+        self.cpu.saturating_sub(self.meter.used())
+    }
+
+    /// Why a guest ended without an answer.
+    pub(crate) fn failure(&self, error: &wasmtime::Error, store: &Store<CallState>, plugin: &Arc<str>) -> Failure {
+        match Stop::of(&self.stop) {
+            Some(stop) => self.stopped(stop),
+            None => outcome::of_error(error, store.data(), plugin),
+        }
+    }
+
+    pub(crate) fn stopped(&self, stop: Stop) -> Failure {
+        outcome::stopped(stop, self.time)
+    }
+
+    /// Looks at a running guest, every [`TICK`](crate::clock::TICK), from the thread that runs it.
+    pub(crate) fn look(&self) -> UpdateDeadline {
+        let stop = if self.cancel.is_cancelled() {
+            Stop::Cancelled
+        } else if Instant::now() >= self.end {
+            Stop::Timeout
+        } else if self.cpu_left().is_zero() {
+            Stop::Cpu
+        } else if self.borrowed.load(Ordering::Relaxed) {
+            return UpdateDeadline::Yield(1);
+        } else {
+            return UpdateDeadline::Continue(1);
+        };
+        stop.store(&self.stop);
+        UpdateDeadline::Interrupt
+    }
+}
