@@ -1,11 +1,11 @@
 //! Which tools there are, and which one a name means.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Category, Definition, Failure, HostError, Provider};
-use berth_runtime::Plugin;
+use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
 
 use crate::plugins::Tally;
@@ -22,8 +22,9 @@ pub(crate) struct Tool {
     pub(crate) plugin: Option<Plugin>,
     /// What is counted of the plugin's calls.
     pub(crate) tally: Arc<Tally>,
-    /// The input schema, compiled once.
-    pub(crate) validator: Validator,
+    /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is refused, a built-in one at its first call,
+    /// since a process that makes one call would wait for all of them.
+    validator: OnceLock<Validator>,
     /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
     pub(crate) weight: usize,
 }
@@ -48,16 +49,32 @@ impl Tool {
     }
 
     fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>) -> Result<Vec<Arc<Self>>, HostError> {
+        let known = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
         let tool = |definition: Arc<Definition>| {
-            let validator = validate::compile(&definition.input_schema).map_err(|reason| HostError::Load {
-                plugin: provider.name().to_owned(),
-                reason: format!("the input schema of its tool `{}` can't be used: {reason}", definition.name),
-            })?;
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) = (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
-            Ok(Arc::new(Self { definition, provider, plugin, tally, validator, weight }))
+            let tool = Self { definition, provider, plugin, tally, validator: OnceLock::new(), weight };
+            if !known {
+                tool.compiled().map_err(|reason| HostError::Load { plugin: tool.provider.name().to_owned(), reason })?;
+            }
+            Ok(Arc::new(tool))
         };
         provider.tools().into_iter().map(tool).collect()
+    }
+
+    /// What checks the arguments of a call.
+    pub(crate) fn validator(&self) -> Result<&Validator, Failure> {
+        self.compiled().map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
+    }
+
+    fn compiled(&self) -> Result<&Validator, String> {
+        if let Some(validator) = self.validator.get() {
+            return Ok(validator);
+        }
+        let Definition { name, input_schema, .. } = &*self.definition;
+        let validator = validate::compile(input_schema);
+        let validator = validator.map_err(|reason| format!("the input schema of its tool `{name}` can't be used: {reason}"))?;
+        Ok(self.validator.get_or_init(|| validator))
     }
 }
 

@@ -47,10 +47,11 @@ pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<
         let message = format!("the arguments hold too many values to check against the schema of `{}`", tool.definition.name);
         return Err(Failure::new(Category::InvalidParameters, message).with_suggestion("Ask for less at once."));
     }
-    if tool.validator.is_valid(arguments) {
+    let validator = tool.validator()?;
+    if validator.is_valid(arguments) {
         return Ok(());
     }
-    let mut problems = tool.validator.iter_errors(arguments).take(MAX_PROBLEMS).peekable();
+    let mut problems = validator.iter_errors(arguments).take(MAX_PROBLEMS).peekable();
     let wrong_type = problems.peek().is_some_and(|problem| matches!(problem.kind(), ValidationErrorKind::Type { .. }));
     let category = if wrong_type { Category::TypeMismatch } else { Category::InvalidParameters };
     let problems: Vec<String> = problems.map(|problem| in_words(&problem, &tool.definition.input_schema)).collect();
