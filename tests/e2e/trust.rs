@@ -135,7 +135,7 @@ fn what_was_seen_counts_until_it_changes() {
     cli.run(&secret).ends(3);
     assert_eq!(cli.run(&["trust", "--list"]).ends(0).stdout, "No file is trusted.\n");
 
-    cli.run(&["trust", "--yes"]).ends(0);
+    cli.run(&["trust", "-y"]).ends(0);
     let read = cli.run(&secret).ends(0);
     assert!(read.stdout.contains("the secret") && read.stderr.is_empty(), "{}", read.stderr);
     let list = cli.run(&["trust", "--list"]).ends(0).stdout;

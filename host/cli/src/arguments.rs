@@ -272,7 +272,7 @@ pub(crate) struct TrustArguments {
     /// Where the file is, instead of the working directory
     pub(crate) directory: Option<PathBuf>,
     /// Say yes without being asked
-    #[arg(long, conflicts_with_all = ["list", "forget"])]
+    #[arg(short, long, conflicts_with_all = ["list", "forget"])]
     pub(crate) yes: bool,
     /// List the files that are trusted
     #[arg(long, conflicts_with_all = ["forget", "directory"])]
