@@ -98,6 +98,18 @@ fn a_tree_is_made_copied_moved_and_deleted() {
 }
 
 #[test]
+fn a_directory_with_something_in_it_stays_and_it_is_said_how_to_delete_it() {
+    run(async {
+        let scene = Scene::with(&[], filled(&["sub"], &["sub/file"])).await;
+        let answer = scene.call("delete_path", json!({ "path": "sub" })).await;
+        let failure = failure(&answer, Category::PermanentFailure, Some("not-empty"));
+        assert!(failure.message.contains("holds 1 entry"), "{}", failure.message);
+        assert!(failure.suggestion.as_ref().is_some_and(|suggestion| suggestion.contains("recursive=true")), "{:?}", failure.suggestion);
+        assert!(scene.granted.join("sub/file").exists());
+    });
+}
+
+#[test]
 fn a_granted_directory_is_neither_deleted_nor_moved_however_it_is_spelled() {
     run(async {
         let scene = Scene::with(&[], filled(&["sub"], &["sub/file"])).await;

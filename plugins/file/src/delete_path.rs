@@ -1,5 +1,4 @@
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use berth_sdk::search::{self, Scope};
@@ -57,10 +56,10 @@ impl Tool for DeletePath {
             return Output::text(format!("Deleted {what}{path}.")).with_structured(&Deleted { deleted: 1 });
         }
         if recursive != Some(true) {
-            return match fs::remove_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Err(not_empty(&path)),
+            return match fs::remove_dir(&path).map_err(deleting) {
+                Err(failure) if failure.code.as_deref() == Some("not-empty") => Err(not_empty(&path)),
                 removed => {
-                    removed.map_err(deleting)?;
+                    removed?;
                     Output::text(format!("Deleted the empty directory {path}.")).with_structured(&Deleted { deleted: 1 })
                 }
             };

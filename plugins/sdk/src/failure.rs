@@ -124,7 +124,12 @@ impl Failure {
 
     fn from_io(error: &io::Error) -> Self {
         use Category::{NetworkError, PermanentFailure, ServerError, Timeout};
-        let (category, code, words) = match error.kind() {
+        let kind = match error.raw_os_error() {
+            // WASI's number for it, which `std` has no kind for.
+            Some(55) if cfg!(target_os = "wasi") => ErrorKind::DirectoryNotEmpty,
+            _ => error.kind(),
+        };
+        let (category, code, words) = match kind {
             ErrorKind::NotFound => (PermanentFailure, "not-found", "not found"),
             ErrorKind::PermissionDenied => (PermanentFailure, "not-permitted", "not permitted"),
             ErrorKind::AlreadyExists => (PermanentFailure, "exists", "exists already"),
