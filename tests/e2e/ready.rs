@@ -290,7 +290,8 @@ fn few_wait_however_many_plugins_are_called() {
         for _ in 0..3 {
             for name in &names {
                 assert_eq!(said(&host, name).await.as_deref(), Ok("a word"));
-                assert!(ready() <= ALL, "{} wait", ready());
+                // The counts are read one after the other, while the housekeeper goes from plugin to plugin.
+                soon("no more wait than may", || ready() <= ALL).await;
             }
             soon("as many wait as may", || ready() == ALL).await;
         }
