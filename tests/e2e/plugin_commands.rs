@@ -105,6 +105,12 @@ fn what_can_not_be_approved_is_said_plainly() {
     let misnamed = living.berth(&["plugin", "approve", "word", "--yes"]);
     assert!(misnamed.status.code() == Some(2) && text(&misnamed).contains("`other`"), "{}", text(&misnamed));
     assert!(!living.folders.data.join("plugins.json").exists(), "nothing was approved");
+    // A command that looks once says at once what it saw, and a plugin that is configured and not there is told apart from any other name.
+    living.put("word", b"no component");
+    let told = text(&living.berth(&["tools"]));
+    assert!(told.contains("the plugin `word` is not loaded: it is not a WebAssembly component"), "{told}");
+    let absent = text(&living.berth(&["--set", "plugins.gone.allowed_paths=.", "call", "gone__say"]));
+    assert!(absent.contains("there is no gone.wasm in"), "{absent}");
     let quiet = living.berth(&["plugin", "reload"]);
     assert!(quiet.status.success() && text(&quiet).contains("nothing to reload"), "{}", text(&quiet));
 }

@@ -116,7 +116,7 @@ impl HostBuilder {
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
         let home = policies.folders.home.clone();
-        let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers)?);
+        let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }

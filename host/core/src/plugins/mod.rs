@@ -50,6 +50,8 @@ pub(crate) struct Plugins {
     changing: tokio::sync::Mutex<()>,
     /// How many catalogues there were.
     changes: watch::Sender<u64>,
+    /// Whether somebody looks again when files change.
+    watched: bool,
 }
 
 /// What there is to load for a name.
@@ -60,17 +62,17 @@ struct Found {
 }
 
 impl Plugins {
-    /// No plugin yet.
+    /// No plugin yet. `watched`: somebody will look again when files change, so one that may be half written is nothing to tell of yet.
     ///
     /// # Errors
     ///
     /// Where the schema of another provider's tool is none.
-    pub(crate) fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>]) -> Result<Self, HostError> {
+    pub(crate) fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
         let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::of(&policies.folders);
         let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Vec::new())?));
         let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
-        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes })
+        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes, watched })
     }
 
     /// The tools as they are now.
@@ -226,7 +228,8 @@ impl Plugins {
             Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
             Err(error) => Verdict::Wait(Waiting::failed(None, reason_of(error))),
         };
-        let half_written = matches!(&change, Verdict::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
+        let half_written =
+            self.watched && matches!(&change, Verdict::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
         self.apply(&name, place, stamp, change, half_written);
         self.fall_back(&name, approved).await;
         half_written
@@ -338,7 +341,11 @@ impl Plugins {
         let of_plugins = slots.iter().filter_map(|slot| slot.running.as_ref()).flat_map(|running| &running.tools);
         let tools = of_plugins.chain(&self.others).map(Arc::clone).collect();
         let missing = slots.iter().filter(|slot| slot.running.is_none());
-        let missing = missing.filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone()))).collect();
+        let waiting = missing.filter_map(|slot| Some((slot.name.clone(), slot.waiting.as_ref()?.reason.clone())));
+        let configured = self.policies.config.config.plugins.keys().filter(|name| !slots.iter().any(|slot| slot.name == **name));
+        let folder = self.policies.folder();
+        let absent = configured.map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
+        let missing = waiting.chain(absent).collect();
         let catalogue = Arc::new(Catalogue::new(tools, missing)?);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
         self.changes.send_modify(|count| *count += 1);
