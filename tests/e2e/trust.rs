@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::Cli;
+use crate::support::{Cli, Ended};
 
 /// All of the machine for the built-in tools, and a plugin of the stranger's own.
 const WIDE: &str = "\
@@ -65,6 +66,19 @@ fn a_stranger_s_words_do_not_flood_or_steer_the_terminal() {
     assert!(cli.run(&["tools"]).ends(4).stderr.contains("berth.toml:1"));
     place(&cli, &"x".repeat(2 << 20));
     assert!(cli.run(&["tools"]).ends(4).stderr.len() < 1000);
+}
+
+#[test]
+fn many_values_deep_in_tables_take_no_memory() {
+    let cli = Cli::new();
+    let keys: String = (0..100_000).map(|number| format!("k{number}=1\n")).collect();
+    place(&cli, &format!("[{}]\n{keys}", ["a"; 70].join(".")));
+    let berth = cli.command(&["tools"]);
+    let mut bounded = Command::new("sh");
+    bounded.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"]).arg(berth.get_program()).args(berth.get_args());
+    bounded.current_dir(cli.work()).envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = Ended::of(bounded.output().expect("it runs")).ends(4);
+    assert!(ended.stderr.contains("has 100000 values"), "{}", ended.stderr);
 }
 
 #[test]

@@ -123,11 +123,12 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     let mut leaves = Vec::new();
     // What a parser guessed behind a syntax error would only be reported as further problems that are not there.
     if problems.is_empty() {
-        walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
-        let values: usize = leaves.iter().map(|leaf| 1 + leaf.elements.len()).sum();
+        // Counted before any is copied: each takes the whole path of its table along.
+        let values = values_in(table.get_ref());
         if values > max_values {
             problems = vec![Problem::new(at(0), format!("has {values} values; no configuration needs more than {max_values}"))];
         } else {
+            walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
             problems.extend(leaves.iter().flat_map(Leaf::problems));
         }
     }
@@ -142,6 +143,14 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
         problem.excerpt = line.map(|line| cut(line, MAX_EXCERPT).to_owned());
     }
     (leaves, problems)
+}
+
+fn values_in(table: &DeTable<'_>) -> usize {
+    let values = table.values().map(|value| match value.get_ref() {
+        DeValue::Table(below) if !below.is_empty() => values_in(below),
+        value => 1 + value.as_array().map_or(0, |elements| elements.len()),
+    });
+    values.sum()
 }
 
 fn walk(
