@@ -1,9 +1,11 @@
 //! Plugins that come, change and go while calls run, and folders that are not what they should be.
 
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use berth_host::config::Folders;
 use berth_host::{Category, PluginPlace, Request};
@@ -113,6 +115,33 @@ fn a_file_that_is_half_written_is_loaded_when_it_is_whole() {
         fs::write(living.file("word"), &whole).expect("the rest is written");
         until_says(&host, "word", Some("two")).await;
         assert_eq!(state(&host, "word").waiting, None);
+    });
+}
+
+#[test]
+fn who_writes_without_a_pause_keeps_no_plugin_waiting() {
+    run(async {
+        let living = Living::new();
+        let host = living.watching(&[TRUST]).await;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let (path, over) = (living.plugins().join(format!(".noise{writer}")), &over);
+                scope.spawn(move || {
+                    let mut noise = fs::File::create(path).expect("a file is made");
+                    while !over.load(Ordering::Relaxed) {
+                        noise.write_all(b".").and_then(|()| noise.set_len(0)).expect("it is written");
+                    }
+                });
+            }
+            living.put("word", &version("word", "1.0.0", "one").encode());
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while host.tool("word__say").is_none() && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            over.store(true, Ordering::Relaxed);
+            assert!(host.tool("word__say").is_some(), "the plugin serves meanwhile");
+        });
     });
 }
 

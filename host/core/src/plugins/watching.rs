@@ -21,6 +21,9 @@ const RESTLESS: Duration = Duration::from_secs(1);
 /// When a file that may be half written is looked at again.
 const AGAIN: Duration = Duration::from_millis(300);
 
+/// Reads of the kernel's queue before the thread looks whether there is something else to do.
+const READS: usize = 16;
+
 /// The thread that watches. It ends with this value.
 pub(crate) struct Watch(OwnedFd);
 
@@ -116,23 +119,31 @@ impl Watcher {
         let mut descriptors = vec![PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.changes, PollFlags::IN)];
         descriptors.extend(self.listener.as_ref().map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let is_due = left.is_some_and(|left| left.is_zero());
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut descriptors, left.as_ref()).is_err() {
             return Wake::Changes;
         }
         let ready = |index: usize| descriptors.get(index).is_some_and(|descriptor| !descriptor.revents().is_empty());
-        match (ready(0), ready(1), ready(2)) {
+        // Changes come last: who writes without a pause, into a folder that a tool may write to as well, must not keep the rest waiting.
+        match (ready(0), is_due, ready(2), ready(1)) {
             (true, ..) => Wake::End,
-            (_, true, _) => Wake::Changes,
-            (_, _, true) => Wake::Question,
+            (_, true, ..) => Wake::Nothing,
+            (_, _, true, _) => Wake::Question,
+            (.., true) => Wake::Changes,
             _ => Wake::Nothing,
         }
     }
 
-    /// What exactly has changed does not matter: everything is looked at, by handle.
+    /// What exactly has changed does not matter: everything is looked at, by handle. What is left after so many reads wakes the thread up
+    /// again, and what it has to do otherwise comes first.
     fn take_changes(&self) {
         let mut buffer = [0; 4096];
-        while rustix::io::read(&self.changes, &mut buffer).is_ok_and(|read| read > 0) {}
+        for _ in 0..READS {
+            if !rustix::io::read(&self.changes, &mut buffer).is_ok_and(|read| read > 0) {
+                return;
+            }
+        }
     }
 
     /// Watches the folders in which something may change. One that is watched already stays so.
