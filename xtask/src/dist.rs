@@ -26,6 +26,10 @@ use paths::Paths;
 /// How `uname -m` and Rust name the machine that builds, which is the one that is built for.
 const ARCH: &str = std::env::consts::ARCH;
 
+/// For C that is linked against another C library than the compiler's own, and is the same whenever it is compiled: no calls that only glibc
+/// knows, which are checked copies and the numbers of newer C, and no time of day.
+const C_FLAGS: &str = "-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
+
 /// The shells that have a folder for the completions of programs, and what a program's file is called there.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "bash-completion/completions/berth"), ("fish", "fish/vendor_completions.d/berth.fish"), ("zsh", "zsh/site-functions/_berth")];
@@ -65,9 +69,8 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build.args(["--locked", "--release", "--package", "berth-cli", "--target", target]).env("BERTH_PLUGINS_DIR", &compiled);
-        for (name, value) in [("CC", "cc"), ("CFLAGS", "-std=gnu11 -U_FORTIFY_SOURCE")] {
-            // The engine and the allocator have some C, for which the machine's own compiler will do, as long as it adds no calls that
-            // only glibc knows: checked copies, and the numbers of newer C.
+        // The engine and the allocator have some C, for which the machine's own compiler will do.
+        for (name, value) in [("CC", "cc"), ("CFLAGS", C_FLAGS)] {
             let name = format!("{name}_{}", target.replace('-', "_"));
             let value = std::env::var_os(&name).unwrap_or(value.into());
             build.env(name, value);
