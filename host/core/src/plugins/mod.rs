@@ -14,7 +14,7 @@ mod watching;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -216,10 +216,7 @@ impl Plugins {
                 return false;
             }
         }
-        let path = match &place {
-            Place::Named(path) | Place::Folder(path) | Place::Given(path) => path.clone(),
-            Place::BuiltIn => PathBuf::new(),
-        };
+        let path = place.file().map(Path::to_owned).unwrap_or_default();
         let candidate = match file {
             Ok((file, _)) => blocking(move || Candidate::opened(file, &path)).await.and_then(|read| read),
             Err(reason) => Err(HostError::Load { plugin: name.clone(), reason }),

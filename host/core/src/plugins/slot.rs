@@ -1,6 +1,6 @@
 //! A plugin by its name: the version that runs, and what became of the version that lies there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,16 @@ pub(super) enum Place {
     Named(PathBuf),
     /// The plugin folder.
     Folder(PathBuf),
+}
+
+impl Place {
+    /// The component's file, where it comes from one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Given(path) | Self::Named(path) | Self::Folder(path) => Some(path),
+        }
+    }
 }
 
 /// A version that serves calls.
@@ -77,17 +87,17 @@ impl Slot {
     }
 
     pub(super) fn state(&self) -> PluginState {
-        let (place, file) = match &self.place {
-            Place::BuiltIn => (PluginPlace::BuiltIn, None),
-            Place::Given(path) => (PluginPlace::Given, Some(path.clone())),
-            Place::Named(path) => (PluginPlace::Named, Some(path.clone())),
-            Place::Folder(path) => (PluginPlace::Folder, Some(path.clone())),
+        let place = match self.place {
+            Place::BuiltIn => PluginPlace::BuiltIn,
+            Place::Given(_) => PluginPlace::Given,
+            Place::Named(_) => PluginPlace::Named,
+            Place::Folder(_) => PluginPlace::Folder,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
         PluginState {
             name: shown(&self.name),
             place,
-            file,
+            file: self.place.file().map(Path::to_owned),
             generation: self.generation,
             version: info.map(|info| info.manifest.version.clone()),
             digest: info.map(|info| info.digest.clone()),
