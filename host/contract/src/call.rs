@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::Content;
+use crate::{Content, Report};
 
 /// One invocation of a tool, as the host hands it to a provider.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct Call {
     /// The tool's full name, resolved.
     pub tool: String,
     /// A JSON object that fits the tool's input schema; path subjects are absolute.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     /// Large or binary arguments, which the JSON names `{"$attachment": 0}`.
     pub attachments: Vec<Content>,
     /// How long the tool may take, where its arguments say so; otherwise the provider's default. The provider adds its grace for the
@@ -23,6 +23,10 @@ pub struct Call {
     pub time: Option<Duration>,
     /// Who calls, where that is not the primary agent.
     pub caller: Option<String>,
+    /// The session that the call belongs to: what one caller's calls share, and no other's.
+    pub session: Arc<str>,
+    /// Where the provider puts what it has to tell of the call beside its outcome.
+    pub report: Arc<Report>,
     /// Where progress and partial output go.
     pub events: Arc<dyn Events>,
     /// Set when the caller no longer waits.

@@ -8,6 +8,7 @@ mod denial;
 mod error;
 mod output;
 mod provider;
+mod report;
 pub mod text;
 
 pub use call::{Call, CallId, Events, NoEvents, Progress};
@@ -16,4 +17,5 @@ pub use denial::Denial;
 pub use error::{Category, Failure, HostError};
 pub use output::{Body, Content, Output};
 pub use provider::{BoxFuture, Outcome, Provider};
+pub use report::{FileState, Report, Seen, SeenFile, Told};
 pub use tokio_util::sync::CancellationToken;

@@ -62,7 +62,7 @@ impl Provider for Reminder {
 async fn remind(call: Call) -> Outcome {
     // The host has checked them, so this fails only for what a schema can't say.
     let arguments: Arguments =
-        serde_json::from_value(call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+        Arguments::deserialize(&*call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
     let step = Duration::from_secs_f64(arguments.seconds / 4.0);
     for quarter in 1..=4 {
         // To stop when nobody waits any more is up to the provider.

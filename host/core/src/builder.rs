@@ -6,9 +6,14 @@ use std::sync::Arc;
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Runtime};
 
+use crate::audit::Audit;
 use crate::config::{Folders, Loaded};
+use crate::governor::Governor;
 use crate::host::{Host, Settings};
 use crate::plugins::{Plugins, Policies, Watch, runtime_config};
+use crate::results::Results;
+use crate::retry::Retry;
+use crate::session::Session;
 
 /// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with [`build`](Self::build); what is said twice counts as
 /// said last, and what adds (plugins, providers) adds up.
@@ -127,6 +132,15 @@ impl HostBuilder {
             plugins.add_given(path).await?;
         }
         let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments, result: limits.result };
-        Ok(Host { plugins, settings, _watch: watch })
+        Ok(Host {
+            plugins,
+            settings,
+            _watch: watch,
+            session: Session::new(format!("process {}", std::process::id())),
+            governor: Governor,
+            audit: Audit,
+            results: Results,
+            retry: Retry,
+        })
     }
 }

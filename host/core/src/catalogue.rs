@@ -62,6 +62,11 @@ impl Tool {
         provider.tools().into_iter().map(tool).collect()
     }
 
+    /// Whether it is part of the program, and no stranger's plugin.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
+    }
+
     /// What checks the arguments of a call.
     pub(crate) fn validator(&self) -> Result<&Validator, Failure> {
         self.compiled().map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))

@@ -2,12 +2,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{CallId, CancellationToken, Content, Definition, Events, NoEvents, Outcome};
+use berth_policy::{Decision, Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::HostBuilder;
+use crate::approvals::{Approval, Approver};
+use crate::audit::Audit;
+use crate::governor::Governor;
 use crate::plugins::{PluginState, Plugins, Watch};
+use crate::results::Results;
+use crate::retry::Retry;
+use crate::session::Session;
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///
@@ -17,6 +24,12 @@ pub struct Host {
     /// Ends the watching with the host.
     pub(crate) _watch: Option<Watch>,
     pub(crate) settings: Settings,
+    /// The session of calls that name none.
+    pub(crate) session: Session,
+    pub(crate) governor: Governor,
+    pub(crate) audit: Audit,
+    pub(crate) results: Results,
+    pub(crate) retry: Retry,
 }
 
 /// What holds for every call.
@@ -41,6 +54,14 @@ pub struct Request {
     pub attachments: Vec<Content>,
     /// Who calls, where that is not the primary agent.
     pub caller: Option<String>,
+    /// The session that the call belongs to. None: the one of the host.
+    pub session: Option<Session>,
+    /// In which part of an agent's work the call is asked for; rules may say what each may do.
+    pub phase: Option<Phase>,
+    /// How far what asks for the call is trusted: a skill that nobody has looked at, say. What the plugin is trusted less counts too.
+    pub trust: Trust,
+    /// How a person is asked, where the rules say so. None: nobody is.
+    pub approver: Option<Arc<dyn Approver>>,
     /// Where progress and partial output go.
     pub events: Arc<dyn Events>,
     /// Cancelled by the program when nobody waits any more. Dropping the call's future does as well.
@@ -55,6 +76,10 @@ impl Request {
             arguments,
             attachments: Vec::new(),
             caller: None,
+            session: None,
+            phase: None,
+            trust: Trust::default(),
+            approver: None,
             events: Arc::new(NoEvents),
             cancel: CancellationToken::new(),
         }
@@ -70,6 +95,12 @@ pub struct Answer {
     pub tool: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
+    /// What the gates decided, where the call came to them.
+    pub decision: Option<Decision>,
+    /// Who agreed to it, where somebody was asked.
+    pub approval: Option<Approval>,
+    /// Whether an earlier answer served.
+    pub cached: bool,
     /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
     /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,
@@ -78,7 +109,7 @@ pub struct Answer {
 /// A step of a call's journey.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Step {
-    /// `resolve`, `validate`, `govern`, `run`, `shape`.
+    /// `resolve`, `validate`, `govern`, `approve`, `intent`, `cache`, `run`, `shape`, `record`.
     pub name: &'static str,
     /// How long it took, in microseconds.
     #[serde(rename = "micros", serialize_with = "micros")]

@@ -1,21 +1,26 @@
 //! The journey of a call, top to bottom, the same for every front end and every provider.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
 
-use berth_contract::{Call, CallId, Outcome};
+use berth_contract::{Call, CallId, CancellationToken, Events, Failure, Outcome, Report};
+use berth_policy::Verdict;
 use serde_json::Value;
 
+use crate::approvals::{self, Approver};
+use crate::catalogue::Tool;
+use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
+use crate::retry::Again;
 use crate::{shape, subjects, validate};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
     ///
     /// In this order, each step only where the one before it held: the name is resolved, the arguments are checked against the tool's
-    /// schema, what the call acts on is decided on, and the tool runs, under its bounds. Whatever that comes to, a refusal as well as an
-    /// output, is shaped before it leaves.
+    /// schema, what the call acts on is decided on, a person is asked where the rules want that, and the tool runs, under its bounds.
+    /// Whatever that comes to, a refusal as well as an output, is shaped and recorded before it leaves.
     ///
     /// Cancelling [`Request::cancel`] ends the call with [`Category::Cancelled`](crate::Category::Cancelled), and so does dropping the
     /// future, which then nobody hears of.
@@ -24,40 +29,131 @@ impl Host {
     ///
     /// Outside a tokio runtime with its time driver, where the tool is a plugin's.
     pub async fn call(&self, request: Request) -> Answer {
-        let id = next_id();
         let mut steps = Steps::begin();
-        let mut tool = None;
-        let outcome = self.journey(id.clone(), request, &mut tool, &mut steps).await;
-        let outcome = shape::shaped(outcome, self.settings.result);
+        let (mut facts, rest) = self.begin(request);
+        let outcome = self.journey(&mut facts, rest, &mut steps).await;
+        let outcome = shape::shaped(&mut facts, outcome, self.settings.result);
         steps.done("shape");
-        Answer { id, tool, outcome, steps: steps.taken }
+        let outcome = match self.audit.outcome(&facts, &outcome).await {
+            Ok(()) => outcome,
+            Err(failure) => Err(failure),
+        };
+        steps.done("record");
+        let tool = facts.tool.map(|tool| tool.definition.name.clone());
+        let Facts { id, decision, approval, cached, .. } = facts;
+        Answer { id, tool, outcome, decision, approval, cached, steps: steps.taken }
     }
 
-    async fn journey(&self, id: CallId, request: Request, named: &mut Option<String>, steps: &mut Steps) -> Outcome {
+    fn begin(&self, request: Request) -> (Facts, Rest) {
+        let Request { tool, arguments, attachments, caller, session, phase, trust, approver, events, cancel } = request;
+        let facts = Facts {
+            id: next_id(),
+            asked: tool,
+            session: session.unwrap_or_else(|| self.session.clone()),
+            caller,
+            phase,
+            trust,
+            began: SystemTime::now(),
+            since: Instant::now(),
+            tool: None,
+            arguments: Arc::new(arguments),
+            attachments,
+            subjects: Vec::new(),
+            decision: None,
+            approval: None,
+            attempts: 0,
+            cached: false,
+            truncated: false,
+            report: Arc::new(Report::default()),
+        };
+        (facts, Rest { approver, events, cancel })
+    }
+
+    async fn journey(&self, facts: &mut Facts, rest: Rest, steps: &mut Steps) -> Outcome {
         let catalogue = self.plugins.catalogue();
-        let tool = catalogue.resolve(&request.tool)?;
-        *named = Some(tool.definition.name.clone());
+        let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
+        facts.tool = Some(Arc::clone(&tool));
         steps.done("resolve");
 
-        validate::arguments(tool, &request.arguments, self.settings.arguments)?;
+        validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
         steps.done("validate");
 
-        let arguments = subjects::decided(tool, self.settings.home.as_deref(), request.arguments)?;
-        steps.done("govern");
+        // Nobody else has them yet, so they are not copied.
+        let arguments = Arc::unwrap_or_clone(std::mem::take(&mut facts.arguments));
+        let (arguments, acted_on) = subjects::decided(&tool, self.settings.home.as_deref(), arguments)?;
+        (facts.arguments, facts.subjects) = (Arc::new(arguments), acted_on);
+        self.govern(facts, rest.approver.as_deref(), steps).await?;
 
-        let call = Call {
-            id,
-            tool: tool.definition.name.clone(),
-            time: asked_time(&tool.definition.input_schema, &arguments).map(|time| time.min(self.settings.max_call)),
-            arguments,
-            attachments: request.attachments,
-            caller: request.caller,
-            events: request.events,
-            cancel: request.cancel,
+        if facts.acts() {
+            self.audit.intent(facts).await?;
+            steps.done("intent");
+        }
+        if let Some(output) = self.results.find(facts) {
+            facts.cached = true;
+            steps.done("cache");
+            return Ok(output);
+        }
+
+        facts.report = Arc::new(self.results.report(facts));
+        let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
+        let outcome = loop {
+            facts.attempts += 1;
+            let outcome = tool.provider.call(facts.call(&tool, time, &rest)).await;
+            match self.retry.wait(facts, &outcome, &rest.cancel).await {
+                Again::Yes => {}
+                Again::No => break outcome,
+            }
         };
-        let outcome = tool.provider.call(call).await;
         tool.tally.count(outcome.is_ok(), steps.done("run"));
+        self.results.keep(facts, &outcome);
         outcome
+    }
+
+    /// Decides, and has a person agree where that is what was decided.
+    async fn govern(&self, facts: &mut Facts, approver: Option<&dyn Approver>, steps: &mut Steps) -> Result<(), Failure> {
+        let mut decision = self.governor.decide(facts, false);
+        steps.done("govern");
+        if decision.verdict == Verdict::Ask {
+            facts.decision = Some(decision.clone());
+            facts.approval = Some(approvals::approved(facts, &decision, approver).await?);
+            // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
+            decision = self.governor.decide(facts, true);
+            steps.done("approve");
+        }
+        if decision.verdict == Verdict::Allow
+            && let Err(reached) = self.governor.count(facts)
+        {
+            decision = reached;
+        }
+        let refused = decision.verdict != Verdict::Allow;
+        let failure = refused.then(|| Failure::denied(decision.denial(format!("call {}", facts.asked))));
+        facts.decision = Some(decision);
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// What the journey uses up of a request.
+struct Rest {
+    approver: Option<Arc<dyn Approver>>,
+    events: Arc<dyn Events>,
+    cancel: CancellationToken,
+}
+
+impl Facts {
+    /// The call as its provider gets it.
+    fn call(&self, tool: &Tool, time: Option<Duration>, rest: &Rest) -> Call {
+        Call {
+            id: self.id.clone(),
+            tool: tool.definition.name.clone(),
+            time,
+            arguments: Arc::clone(&self.arguments),
+            attachments: self.attachments.clone(),
+            caller: self.caller.clone(),
+            session: Arc::clone(self.session.name()),
+            report: Arc::clone(&self.report),
+            events: Arc::clone(&rest.events),
+            cancel: rest.cancel.clone(),
+        }
     }
 }
 

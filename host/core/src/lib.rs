@@ -210,22 +210,31 @@
 //! and goes to the person who runs the program: it comes from building and inspecting, never from a call. A plugin of the configuration or
 //! of the plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says why.
 
+mod approvals;
+mod audit;
 mod builder;
 mod catalogue;
 pub mod config;
 pub mod doctor;
+mod facts;
+mod governor;
 mod host;
 mod journey;
 mod plugins;
+mod results;
+mod retry;
+mod session;
 mod shape;
 pub mod state;
 mod subjects;
 mod validate;
 
+pub use approvals::{Approval, Approver, Fingerprint, Question, Reply, Scope};
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
-    HostError, NoEvents, Outcome, Output, Progress, Provider, Subject, SubjectKind, text,
+    FileState, HostError, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Subject, SubjectKind, Told, text,
 };
+pub use berth_policy::{ActedOn, Decision, Gate, Phase, Trust, Verdict};
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
@@ -233,3 +242,4 @@ pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};
+pub use session::Session;

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_contract::{Category, Failure, Subject, SubjectKind};
+use berth_policy::ActedOn;
 use berth_runtime::Plugin;
 use berth_system::files::{FileError, FileView, LastLink};
 use serde_json::Value;
@@ -15,32 +16,34 @@ use crate::catalogue::Tool;
 /// Bytes of a path: the kernel's bound. Deciding on a longer one would take long before it fails.
 const MAX_PATH: usize = 4096;
 
-/// Paths in one argument.
-const MAX_PATHS: usize = 1000;
+/// Subjects in one argument.
+const MAX_SUBJECTS: usize = 1000;
 
-/// Decides on the subjects of a call and returns its arguments with the paths made absolute.
-pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) -> Result<Value, Failure> {
-    // Only plugins have directories; other providers' paths are on their own side.
-    let Some(plugin) = &tool.plugin else { return Ok(arguments) };
-    let paths = tool.definition.subjects.iter().filter(|subject| subject.kind.is_path());
-    for subject in paths {
-        match arguments.pointer_mut(&subject.pointer) {
-            Some(Value::String(path)) => *path = located(tool, plugin, home, subject, path)?,
-            Some(Value::Array(items)) if items.len() > MAX_PATHS => {
-                let message = format!("{} paths at once are too many; at most {MAX_PATHS} are taken", items.len());
-                return Err(Failure::new(Category::InvalidParameters, message));
+/// Decides on the paths among the subjects of a call. Returns the arguments with the paths made absolute, and everything that the call acts
+/// on.
+pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) -> Result<(Value, Vec<ActedOn>), Failure> {
+    let mut acted_on = Vec::new();
+    for subject in &tool.definition.subjects {
+        let texts: Vec<&mut String> = match arguments.pointer_mut(&subject.pointer) {
+            Some(Value::String(text)) => vec![text],
+            Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
+                let message = format!("{} of them at once are too many; at most {MAX_SUBJECTS} are taken", items.len());
+                return Err(Failure::new(Category::InvalidParameters, format!("{}: {message}", subject.pointer)));
             }
             Some(Value::Array(items)) => {
-                for item in items {
-                    if let Value::String(path) = item {
-                        *path = located(tool, plugin, home, subject, path)?;
-                    }
-                }
+                items.iter_mut().filter_map(|item| if let Value::String(text) = item { Some(text) } else { None }).collect()
             }
-            _ => {}
+            _ => Vec::new(),
+        };
+        for text in texts {
+            // Only plugins have directories; other providers' paths are on their own side.
+            if let Some(plugin) = tool.plugin.as_ref().filter(|_| subject.kind.is_path()) {
+                *text = located(tool, plugin, home, subject, text)?;
+            }
+            acted_on.push(ActedOn { kind: subject.kind, access: subject.access, text: text.clone() });
         }
     }
-    Ok(arguments)
+    Ok((arguments, acted_on))
 }
 
 fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<String, Failure> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Category, Definition, Failure, Outcome};
+use berth_contract::{Category, Definition, Failure, Outcome, Report};
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
@@ -95,12 +95,18 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
 }
 
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).
-pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &Value, definition: &Definition) -> Outcome {
+pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &Value, definition: &Definition, report: &Report) -> Outcome {
+    let (denial, count) = state.files.denials().take();
+    if let Some(denial) = &denial {
+        let mut told = report.told();
+        told.denials += count;
+        told.denial.get_or_insert_with(|| (**denial).clone());
+    }
     let failure = match outcome {
         Err(failure) => failure,
         ok => return ok,
     };
-    let Some(denial) = state.files.denials().take_first() else { return Err(failure) };
+    let Some(denial) = denial else { return Err(failure) };
     let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled);
     let of_a_subject = || {

@@ -177,6 +177,10 @@ impl Step<'_> {
             Rule::Table(_) | Rule::Named(_) => Outcome::default(),
             Rule::Smaller => self.smaller(|number| number),
             Rule::SmallerOrAutomatic => self.smaller(concurrency),
+            Rule::SmallerOrUnbounded => self.smaller(|number| if number == 0 { u64::MAX } else { number }),
+            Rule::OnlyFalse => self.only(false),
+            Rule::OnlyTrue => self.only(true),
+            Rule::Stricter(words) => self.stricter(words),
             Rule::Directories => return self.directories(),
             Rule::Adds => self.adds(),
             Rule::Restricts => self.restricts(),
@@ -211,7 +215,28 @@ impl Step<'_> {
         match proposed.cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
             std::cmp::Ordering::Equal => Outcome::default(),
-            std::cmp::Ordering::Greater => Outcome::ignored(format!("{proposed} is more than {current}")),
+            std::cmp::Ordering::Greater => Outcome::ignored(match proposed {
+                u64::MAX => format!("no bound is more than {current}"),
+                proposed => format!("{proposed} is more than {current}"),
+            }),
+        }
+    }
+
+    fn only(&self, strict: bool) -> Outcome {
+        match self.leaf.value.as_bool() {
+            _ if self.proposed() == *self.current => Outcome::default(),
+            Some(proposed) if proposed == strict => Outcome::counts(self.leaf.clone()),
+            _ => Outcome::ignored(format!("only your own configuration can set it to {}", !strict)),
+        }
+    }
+
+    fn stricter(&self, words: &[&str]) -> Outcome {
+        let rank = |word: Option<&str>| words.iter().position(|known| Some(*known) == word);
+        let (proposed, current) = (rank(self.leaf.value.as_str()), rank(self.current.as_str()));
+        match (proposed, current) {
+            (Some(proposed), Some(current)) if proposed == current => Outcome::default(),
+            (Some(proposed), Some(current)) if proposed < current => Outcome::counts(self.leaf.clone()),
+            _ => Outcome::ignored(format!("it is less strict than {}", self.current)),
         }
     }
 

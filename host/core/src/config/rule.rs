@@ -14,6 +14,14 @@ pub(super) enum Rule {
     Smaller,
     /// The smaller number, where 0 stands for what the machine's processors come to.
     SmallerOrAutomatic,
+    /// The smaller number, where 0 stands for no bound at all.
+    SmallerOrUnbounded,
+    /// `false`: something is switched off.
+    OnlyFalse,
+    /// `true`: something that protects is switched on.
+    OnlyTrue,
+    /// The word that comes first among these, the strictest of which is the first.
+    Stricter(&'static [&'static str]),
     /// Directories count as far as they are granted already, with the lesser access.
     Directories,
     /// Denials are added to those that there are.

@@ -84,8 +84,9 @@ impl Denials {
         self.first.get_or_insert(denial);
     }
 
-    pub(crate) fn take_first(&mut self) -> Option<Box<Denial>> {
-        self.first.take()
+    /// The first refusal, and how many there were.
+    pub(crate) fn take(&mut self) -> (Option<Box<Denial>>, u64) {
+        (self.first.take(), std::mem::take(&mut self.count))
     }
 }
 

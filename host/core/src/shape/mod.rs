@@ -5,6 +5,8 @@ use std::time::Duration;
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{Body, Content, Denial, Outcome};
 
+use crate::facts::Facts;
+
 /// Bytes of a failure's message.
 const MAX_MESSAGE: usize = 8192;
 
@@ -12,7 +14,11 @@ const MAX_MESSAGE: usize = 8192;
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Shapes an outcome: at most `limit` bytes of content.
-pub(crate) fn shaped(outcome: Outcome, limit: usize) -> Outcome {
+pub(crate) fn shaped(_facts: &mut Facts, outcome: Outcome, limit: usize) -> Outcome {
+    bounded(outcome, limit)
+}
+
+fn bounded(outcome: Outcome, limit: usize) -> Outcome {
     match outcome {
         Ok(mut output) => {
             output.content = contents(output.content, limit);
@@ -78,14 +84,14 @@ mod tests {
     #[test]
     fn an_answer_is_bounded_and_says_so() {
         let output = Output { content: vec![Content::text("abc"), Content::text("defgh"), Content::text("i")], ..Output::default() };
-        let shaped = shaped(Ok(output), 5).expect("is an output");
+        let shaped = bounded(Ok(output), 5).expect("is an output");
         assert_eq!(shaped.joined_text(), "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]");
     }
 
     #[test]
     fn nothing_in_an_answer_steers_a_terminal() {
         let output = Output { structured: Some(serde_json::json!({ "a\u{1b}": ["\u{202e}x"] })), ..Output::text("\u{1b}]0;x\u{7}") };
-        let shaped = shaped(Ok(output), 100).expect("is an output");
+        let shaped = bounded(Ok(output), 100).expect("is an output");
         assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
         assert_eq!(shaped.structured, Some(serde_json::json!({ "a\u{fffd}": ["\u{fffd}x"] })));
     }

@@ -1,0 +1,64 @@
+//! What is known of a call so far: what it is decided, asked and recorded by.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use berth_contract::{CallId, Content, Report};
+use berth_policy::{ActedOn, Action, Decision, Phase, Trust};
+use serde_json::Value;
+
+use crate::approvals::Approval;
+use crate::catalogue::Tool;
+use crate::session::Session;
+
+/// A call on its way. Each step of the journey adds what it found out.
+pub(crate) struct Facts {
+    pub(crate) id: CallId,
+    /// The name that was called.
+    pub(crate) asked: String,
+    pub(crate) session: Session,
+    pub(crate) caller: Option<String>,
+    pub(crate) phase: Option<Phase>,
+    /// How far what asks for the call is trusted.
+    pub(crate) trust: Trust,
+    pub(crate) began: SystemTime,
+    pub(crate) since: Instant,
+    /// None where no tool has that name.
+    pub(crate) tool: Option<Arc<Tool>>,
+    /// As they were given until the subjects are resolved, with absolute paths from then on.
+    pub(crate) arguments: Arc<Value>,
+    pub(crate) attachments: Vec<Content>,
+    pub(crate) subjects: Vec<ActedOn>,
+    pub(crate) decision: Option<Decision>,
+    pub(crate) approval: Option<Approval>,
+    /// How often the tool was run.
+    pub(crate) attempts: u32,
+    /// Whether an earlier answer served.
+    pub(crate) cached: bool,
+    /// Whether the answer was cut, and the whole is kept.
+    pub(crate) truncated: bool,
+    pub(crate) report: Arc<Report>,
+}
+
+impl Facts {
+    /// The call as the gates see it. None before a tool was found.
+    pub(crate) fn action(&self) -> Option<Action<'_>> {
+        let tool = self.tool.as_deref()?;
+        Some(Action {
+            tool: &tool.definition.name,
+            provider: tool.provider.name(),
+            built_in: tool.is_built_in(),
+            annotations: tool.definition.annotations,
+            subjects: &self.subjects,
+            arguments: &self.arguments,
+            trust: self.trust,
+            phase: self.phase,
+            caller: self.caller.as_deref(),
+        })
+    }
+
+    /// Whether the call can change something, or reach somebody.
+    pub(crate) fn acts(&self) -> bool {
+        self.tool.as_ref().is_some_and(|tool| !tool.definition.annotations.read_only)
+    }
+}
