@@ -1,7 +1,15 @@
 //! Sessions: what outlives a call for one caller, and is nobody else's.
 
+mod kept;
+mod state;
+
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_contract::HostError;
+
+use crate::config::Folders;
+pub(crate) use state::SessionState;
 
 /// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.
 ///
@@ -11,18 +19,59 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     name: Arc<str>,
+    state: Place,
+}
+
+enum Place {
+    Memory(Mutex<SessionState>),
+    Disk(kept::Kept),
 }
 
 impl Session {
     /// A session that lives in memory, as long as the last clone of it. `name` says whose it is; what calls keep on disk (the audit, kept
     /// output) goes by it, so no two callers have the same one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Inner { name: name.into() }))
+        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()) }))
+    }
+
+    /// A session that every process of the user who gives the same `name` shares: for programs that make a call and end. What it has to
+    /// remember lies in the data folder, and is forgotten when nothing was added to it for eight hours.
+    ///
+    /// Nothing is read before a call asks it for something, and nothing is written before there is something to remember.
+    pub fn kept(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
+        let name = name.into();
+        let state = Place::Disk(kept::Kept::new(folders, &name));
+        Self(Arc::new(Inner { name, state }))
     }
 
     /// Whose it is.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// Looks at what is remembered. Nobody changes it meanwhile, so `look` is quick.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], where it is kept on disk and can't be read or believed.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
+        match &self.0.state {
+            Place::Memory(state) => Ok(look(&state.lock().unwrap_or_else(PoisonError::into_inner))),
+            Place::Disk(kept) => kept.look(look),
+        }
+    }
+
+    /// Changes what is remembered: at a stroke, for all processes that share the session. Where `change` changes nothing, nothing is
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// As [`look`](Self::look), and where it can't be written.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut SessionState) -> R) -> Result<R, HostError> {
+        match &self.0.state {
+            Place::Memory(state) => Ok(change(&mut state.lock().unwrap_or_else(PoisonError::into_inner))),
+            Place::Disk(kept) => kept.change(change),
+        }
     }
 }
 

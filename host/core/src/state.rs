@@ -25,8 +25,8 @@ pub fn read<T: DeserializeOwned + Default>(folder: &Path, name: &str) -> Result<
     }
 }
 
-/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change` succeeds. The folder is made where it is
-/// missing.
+/// Changes what `folder` keeps under `name`, one process at a time, and keeps it if `change` succeeds and changes something. The folder is
+/// made where it is missing.
 ///
 /// # Errors
 ///
@@ -35,16 +35,48 @@ pub fn update<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Re
 where
     T: DeserializeOwned + Default + Serialize,
 {
+    changed(folder, name, &format!("{name}.lock"), PrivateFolder::put, change)
+}
+
+/// The lock of a folder whose files are all changed by [`update_lightly`]: one for all of them, so that they come and go without it.
+pub(crate) const LOCK: &str = "lock";
+
+/// As [`update`], for what changes often: what a power failure follows on may be lost, and what does not change is not written.
+///
+/// # Errors
+///
+/// As [`update`].
+pub(crate) fn update_lightly<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
+where
+    T: DeserializeOwned + Default + Serialize,
+{
+    changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
+}
+
+fn changed<T, R>(
+    folder: &Path,
+    name: &str,
+    lock: &str,
+    put: impl FnOnce(&PrivateFolder, &str, &[u8]) -> io::Result<()>,
+    change: impl FnOnce(&mut T) -> Result<R, HostError>,
+) -> Result<R, HostError>
+where
+    T: DeserializeOwned + Default + Serialize,
+{
     let opened = PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
     let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
-    let _held = opened.lock(&format!("{name}.lock")).map_err(failed)?;
+    let _held = opened.lock(lock).map_err(failed)?;
     let mut value: T = read_in(&opened, name).map_err(failed)?;
+    let text = |value: &T| serde_json::to_vec_pretty(value).map_err(|error| failed(error.into()));
+    let before = text(&value)?;
     let result = change(&mut value)?;
-    let text = serde_json::to_vec_pretty(&value).map_err(|error| failed(error.into()))?;
-    if text.len() as u64 > MAX_BYTES {
+    let after = text(&value)?;
+    if after.len() as u64 > MAX_BYTES {
         return Err(failed(io::Error::new(ErrorKind::FileTooLarge, "it is full: what is no longer needed has to go first")));
     }
-    opened.put(name, &text).map_err(failed)?;
+    if after != before {
+        put(&opened, name, &after).map_err(failed)?;
+    }
     Ok(result)
 }
 
@@ -112,7 +144,7 @@ mod tests {
     fn a_damaged_file_is_an_error_that_names_it_and_stays_as_it_is() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let folder = root.path().join("data");
-        update(&folder, "kept.json", |_: &mut Kept| Ok(())).expect("it is kept");
+        update(&folder, "kept.json", |kept: &mut Kept| Ok(kept.insert("a".to_owned(), 1))).expect("it is kept");
         for damage in ["", "{", "[]", "{\"a\": \"b\"}", &" ".repeat(5 << 20)] {
             fs::write(folder.join("kept.json"), damage).expect("it is damaged");
             let error = read::<Kept>(&folder, "kept.json").expect_err("it is damaged").to_string();

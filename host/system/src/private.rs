@@ -64,21 +64,35 @@ impl PrivateFolder {
     }
 
     /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that whoever has the old one open keeps it
-    /// as it was, and nobody ever sees half of the new one.
+    /// as it was, and nobody ever sees half of the new one, whatever happens to the machine.
     ///
     /// # Errors
     ///
     /// As the system has them; the old file is still there then.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.put_then(name, bytes, File::sync_all)
+    }
+
+    /// [`put`](Self::put) without waiting for the disk: for what may be lost where the machine breaks down right afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn put_lightly(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.put_then(name, bytes, |_| Ok(()))
+    }
+
+    fn put_then(&self, name: &str, bytes: &[u8], written: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let aside = format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        let written = self.0.open_with(&aside, &options).and_then(|mut file| {
+        let put = self.0.open_with(&aside, &options).and_then(|file| {
+            let mut file = file.into_std();
             file.write_all(bytes)?;
-            file.sync_all()
+            written(&file)
         });
-        let kept = written.and_then(|()| self.0.rename(&aside, &self.0, name));
+        let kept = put.and_then(|()| self.0.rename(&aside, &self.0, name));
         if kept.is_err() {
             let _ = self.0.remove_file(&aside);
         }

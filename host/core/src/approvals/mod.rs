@@ -1,11 +1,13 @@
 //! Asking a person, where the gates say so.
 
+mod fingerprint;
 mod question;
 
 use berth_contract::{Category, Failure};
 use berth_policy::Decision;
 
-pub use question::{Approver, Fingerprint, Question, Reply, Scope};
+pub use fingerprint::Fingerprint;
+pub use question::{Approver, Question, Reply, Scope};
 
 use crate::facts::Facts;
 

@@ -1,8 +1,8 @@
-use std::fmt;
-
 use berth_contract::{BoxFuture, CallId};
 use berth_policy::{ActedOn, Decision};
 use serde_json::Value;
+
+use super::Fingerprint;
 
 /// Asks a person, for a front end that can.
 ///
@@ -74,22 +74,5 @@ impl Scope {
             Self::Session => "session",
             Self::Always => "always",
         }
-    }
-}
-
-/// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments and attachments.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint(pub [u8; 32]);
-
-/// In hexadecimal digits.
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
     }
 }

@@ -1,0 +1,206 @@
+//! A session on disk: a file for each, which the processes of one user share.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use berth_contract::HostError;
+use berth_system::private::PrivateFolder;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::SessionState;
+use super::state::seconds;
+use crate::config::Folders;
+use crate::state;
+
+/// Seconds after the last change until a session is over.
+const IDLE: u64 = 8 * 3600;
+
+/// Files that are looked at when those of sessions that are over are removed: each look takes a while, and there will be another.
+const SWEPT: usize = 256;
+
+/// Bytes of such a file that are read. Of a larger one nobody knows how old it is, and it stays.
+const MAX_SWEPT: u64 = 4 * 1024 * 1024;
+
+/// Where a session lies.
+pub(super) struct Kept {
+    folder: PathBuf,
+    file: String,
+    name: String,
+}
+
+/// The file of a session.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct File {
+    /// Whose it is: the file's own name is a digest, which nobody can read.
+    name: String,
+    /// The second of Unix time in which it was changed last.
+    changed: u64,
+    state: SessionState,
+}
+
+impl Kept {
+    pub(super) fn new(folders: &Folders, name: &str) -> Self {
+        let digest = format!("{:x}", Sha256::digest(name));
+        Self { folder: folders.data.join("sessions"), file: format!("{}.json", &digest[..32]), name: name.to_owned() }
+    }
+
+    pub(super) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {
+        let file: File = state::read(&self.folder, &self.file)?;
+        self.check(&file)?;
+        Ok(look(&file.living(seconds(SystemTime::now()))))
+    }
+
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut SessionState) -> R) -> Result<R, HostError> {
+        let now = seconds(SystemTime::now());
+        let (result, is_new) = state::update_lightly(&self.folder, &self.file, |file: &mut File| {
+            self.check(file)?;
+            let is_new = file.changed == 0;
+            let mut state = std::mem::take(file).living(now);
+            let result = change(&mut state);
+            if !(is_new && state == SessionState::default()) {
+                *file = File { name: self.name.clone(), changed: now, state };
+            }
+            Ok((result, is_new && file.changed != 0))
+        })?;
+        if is_new {
+            self.sweep(now);
+        }
+        Ok(result)
+    }
+
+    /// Whether a file is the one of this session.
+    fn check(&self, file: &File) -> Result<(), HostError> {
+        if file.changed == 0 || file.name == self.name {
+            return Ok(());
+        }
+        let path = self.folder.join(&self.file);
+        Err(HostError::Config(format!("{} is the file of another session; remove it to begin anew", path.display())))
+    }
+
+    /// Removes the files of sessions that are over. What can't be removed only takes room.
+    fn sweep(&self, now: u64) {
+        let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
+        // Those who change a session wait for the same lock, so that none is removed under their hands.
+        let Ok(_held) = folder.lock(state::LOCK) else { return };
+        for name in folder.names(SWEPT).unwrap_or_default().iter().filter(|name| name.ends_with(".json")) {
+            let file = folder.file(name).ok().and_then(|file| serde_json::from_reader::<_, File>(file.take(MAX_SWEPT)).ok());
+            if file.is_some_and(|file| file.is_over(now)) {
+                let _ = folder.remove(name);
+            }
+        }
+    }
+}
+
+impl File {
+    /// Whether the session was idle for too long. One from the future was written under a wrong clock: nobody knows how old it is.
+    fn is_over(&self, now: u64) -> bool {
+        now.saturating_sub(self.changed) >= IDLE || self.changed > now.saturating_add(IDLE)
+    }
+
+    /// What the file remembers, unless the session is over.
+    fn living(self, now: u64) -> SessionState {
+        if self.is_over(now) { SessionState::default() } else { self.state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::session::Session;
+
+    fn session(root: &Path, name: &str) -> Session {
+        Session::kept(&Folders::inside(root), name)
+    }
+
+    fn calls(session: &Session) -> u64 {
+        session.look(|state| state.calls).expect("it can be read")
+    }
+
+    fn files(root: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(root.join("data/sessions")).into_iter().flatten();
+        entries.map(|entry| entry.expect("it is there").file_name().into_string().expect("it is text")).collect()
+    }
+
+    fn only_file(root: &Path) -> PathBuf {
+        let name = files(root).into_iter().find(|name| name.ends_with(".json")).expect("there is one");
+        root.join("data/sessions").join(name)
+    }
+
+    #[test]
+    fn processes_share_what_is_remembered_and_other_sessions_do_not() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let session = session(root.path(), "a");
+                    for _ in 0..10 {
+                        session.change(|state| state.calls += 1).expect("it is kept");
+                    }
+                });
+            }
+        });
+        assert_eq!(calls(&session(root.path(), "a")), 40);
+        assert_eq!(calls(&session(root.path(), "b")), 0);
+        assert_eq!(fs::metadata(only_file(root.path())).expect("it is there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn nothing_is_written_before_there_is_something_to_remember() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let session = session(root.path(), "a");
+        assert_eq!(calls(&session), 0);
+        assert_eq!(fs::read_dir(root.path()).expect("it is there").count(), 0, "looking makes nothing");
+        session.change(|state| assert_eq!(state.calls, 0)).expect("it can be changed");
+        assert!(files(root.path()).iter().all(|name| !name.ends_with(".json")), "{:?}", files(root.path()));
+    }
+
+    #[test]
+    fn a_session_is_over_after_eight_idle_hours_and_its_file_goes() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let old = session(root.path(), "old");
+        old.change(|state| state.calls = 7).expect("it is kept");
+        let file = only_file(root.path());
+        let written = |changed: u64| {
+            let text = serde_json::json!({ "name": "old", "changed": changed, "state": { "calls": 7 } }).to_string();
+            fs::write(&file, text).expect("it is written");
+        };
+        let now = seconds(SystemTime::now());
+        for (changed, expected) in [(now - IDLE + 60, 7), (now - IDLE, 0), (now + IDLE + 60, 0)] {
+            written(changed);
+            assert_eq!(calls(&old), expected, "{changed}");
+        }
+        session(root.path(), "new").change(|state| state.calls = 1).expect("it is kept");
+        assert!(!file.exists(), "what is over goes when a session begins");
+        assert_eq!(calls(&old), 0);
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_or_that_is_another_s_or_damaged_is_an_error() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let session = session(root.path(), "a");
+        session.change(|state| state.calls = 7).expect("it is kept");
+        let file = only_file(root.path());
+        let good = fs::read(&file).expect("it is there");
+        let refused = |why: &str| {
+            session.look(|_| ()).expect_err(why);
+            session.change(|_| ()).expect_err(why);
+        };
+        fs::set_permissions(&file, Permissions::from_mode(0o622)).expect("its mode is set");
+        refused("others may write");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its mode is set");
+        fs::write(&file, String::from_utf8_lossy(&good).replace("\"a\"", "\"b\"")).expect("it is written");
+        refused("it is another's");
+        fs::write(&file, &good[..good.len() / 2]).expect("it is written");
+        refused("it is damaged");
+        fs::write(&file, &good).expect("it is written");
+        assert_eq!(calls(&session), 7);
+    }
+}
