@@ -25,6 +25,7 @@ mod provisional;
 mod races;
 mod ready;
 mod reload;
+mod retry;
 mod tools;
 mod transfers;
 mod trust;

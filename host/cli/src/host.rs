@@ -37,6 +37,9 @@ impl Options {
 /// What holds. Of the working directory's file, what is ignored is told.
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {
     let loaded = config::load(folders, &options.inputs()?).map_err(HostError::from)?;
+    for renamed in &loaded.renamed {
+        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {renamed}")?;
+    }
     if let Some(project) = &loaded.project {
         notices(project, &mut anstream::stderr())?;
     }

@@ -6,6 +6,7 @@ mod call;
 mod definition;
 mod denial;
 mod error;
+mod feedback;
 mod output;
 mod provider;
 mod report;

@@ -121,6 +121,7 @@ impl HostBuilder {
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
         let home = policies.folders.home.clone();
+        let retry = Retry(policies.config.config.tools.retry.backoff());
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
@@ -140,7 +141,7 @@ impl HostBuilder {
             governor: Governor,
             audit: Audit,
             results: Results,
-            retry: Retry,
+            retry,
         })
     }
 }

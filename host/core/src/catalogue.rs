@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Category, Definition, Failure, HostError, Provider};
+use berth_contract::{Annotations, Category, Definition, Failure, HostError, Provider};
 use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
 
@@ -65,6 +65,13 @@ impl Tool {
     /// Whether it is part of the program, and no stranger's plugin.
     pub(crate) fn is_built_in(&self) -> bool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
+    }
+
+    /// How it behaves, as far as that is believed: what a stranger's plugin claims counts where it makes calls stricter, and where it is
+    /// enforced.
+    pub(crate) fn believed(&self) -> Annotations {
+        let claimed = self.definition.annotations;
+        if self.is_built_in() { claimed } else { Annotations { idempotent: false, cacheable: false, ..claimed } }
     }
 
     /// What checks the arguments of a call.

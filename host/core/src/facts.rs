@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) trust: Trust,
     pub(crate) began: SystemTime,
     pub(crate) since: Instant,
+    /// When the tool was run for the first time.
+    pub(crate) ran: Instant,
     /// None where no tool has that name.
     pub(crate) tool: Option<Arc<Tool>>,
     /// As they were given until the subjects are resolved, with absolute paths from then on.

@@ -55,6 +55,7 @@ impl Host {
             trust,
             began: SystemTime::now(),
             since: Instant::now(),
+            ran: Instant::now(),
             tool: None,
             arguments: Arc::new(arguments),
             attachments,
@@ -96,12 +97,14 @@ impl Host {
 
         facts.report = Arc::new(self.results.report(facts));
         let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
+        let heard = self.retry.heard(facts, rest.events);
+        facts.ran = Instant::now();
         let outcome = loop {
             facts.attempts += 1;
-            let outcome = tool.provider.call(facts.call(&tool, time, &rest)).await;
-            match self.retry.wait(facts, &outcome, &rest.cancel).await {
+            let outcome = tool.provider.call(facts.call(&tool, time, heard.attempt(), &rest.cancel)).await;
+            match self.retry.wait(facts, outcome, &rest.cancel).await {
                 Again::Yes => {}
-                Again::No => break outcome,
+                Again::No(outcome) => break outcome,
             }
         };
         tool.tally.count(outcome.is_ok(), steps.done("run"));
@@ -141,7 +144,7 @@ struct Rest {
 
 impl Facts {
     /// The call as its provider gets it.
-    fn call(&self, tool: &Tool, time: Option<Duration>, rest: &Rest) -> Call {
+    fn call(&self, tool: &Tool, time: Option<Duration>, events: Arc<dyn Events>, cancel: &CancellationToken) -> Call {
         Call {
             id: self.id.clone(),
             tool: tool.definition.name.clone(),
@@ -151,8 +154,8 @@ impl Facts {
             caller: self.caller.clone(),
             session: Arc::clone(self.session.name()),
             report: Arc::clone(&self.report),
-            events: Arc::clone(&rest.events),
-            cancel: rest.cancel.clone(),
+            events,
+            cancel: cancel.clone(),
         }
     }
 }

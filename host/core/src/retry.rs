@@ -1,23 +1,169 @@
 //! Trying a call again, where that is declared to be safe and likely to help.
 
-use berth_contract::{CancellationToken, Outcome};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_contract::{Body, CancellationToken, Category, Content, Events, Failure, Outcome, Progress};
+use berth_policy::Backoff;
 
 use crate::facts::Facts;
 
 /// How often and how long calls are tried.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Retry;
+#[derive(Clone, Debug)]
+pub(crate) struct Retry(pub(crate) Backoff);
 
-/// Whether a call is to be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What becomes of a call that was run.
+#[derive(Debug)]
 pub(crate) enum Again {
+    /// It is run again, now.
     Yes,
-    No,
+    /// That is what it came to.
+    No(Outcome),
 }
 
 impl Retry {
-    /// Decides whether a call that came to `outcome` is tried again, and waits for as long as that takes.
-    pub(crate) async fn wait(&self, _facts: &Facts, _outcome: &Outcome, _cancel: &CancellationToken) -> Again {
-        Again::No
+    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that takes, or until it is cancelled.
+    pub(crate) async fn wait(&self, facts: &Facts, outcome: Outcome, cancel: &CancellationToken) -> Again {
+        let Err(failure) = &outcome else { return Again::No(outcome) };
+        let retried = facts.attempts.saturating_sub(1);
+        if !is_safe(facts) || !helps(failure) {
+            return Again::No(outcome);
+        }
+        let Some(wait) = self.0.wait(retried, facts.ran.elapsed(), failure.retry_after, random()) else { return Again::No(outcome) };
+        tracing::debug!(call = %facts.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), facts.attempts);
+        match tokio::time::timeout(wait, cancel.cancelled()).await {
+            Err(_) => Again::Yes,
+            Ok(()) => {
+                Again::No(Err(Failure { content: failure.content.clone(), ..Failure::new(Category::Cancelled, "the call was cancelled") }))
+            }
+        }
+    }
+
+    /// Who hears what the call emits, over all of its attempts.
+    pub(crate) fn heard(&self, facts: &Facts, events: Arc<dyn Events>) -> Heard {
+        let shown = (self.0.retries > 0 && is_safe(facts)).then(Arc::default);
+        Heard { events, shown }
+    }
+}
+
+/// Whether running the call twice does no more than running it once: it only reads, which is enforced, or is believed to come to the same.
+fn is_safe(facts: &Facts) -> bool {
+    facts.tool.as_ref().is_some_and(|tool| {
+        let believed = tool.believed();
+        believed.read_only || believed.idempotent
+    })
+}
+
+/// Whether it may come out otherwise. That the host itself has too many calls is none of it: the call has waited for its place already, and
+/// to keep it waiting is for whoever called to decide.
+fn helps(failure: &Failure) -> bool {
+    failure.category.is_retryable() && failure.code.as_deref() != Some("busy")
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without random bytes there is no wait, which is one of those that may come out.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+/// Passes on what a call emits, each part once: what an attempt that failed has shown is not shown again by the next.
+pub(crate) struct Heard {
+    events: Arc<dyn Events>,
+    /// What was shown, in its order. None where there is only one attempt.
+    shown: Option<Arc<Mutex<Vec<u64>>>>,
+}
+
+impl Heard {
+    /// For one attempt.
+    pub(crate) fn attempt(&self) -> Arc<dyn Events> {
+        match &self.shown {
+            None => Arc::clone(&self.events),
+            Some(shown) => Arc::new(Attempt { events: Arc::clone(&self.events), shown: Arc::clone(shown), emitted: AtomicUsize::new(0) }),
+        }
+    }
+}
+
+struct Attempt {
+    events: Arc<dyn Events>,
+    shown: Arc<Mutex<Vec<u64>>>,
+    /// How many parts this attempt has emitted.
+    emitted: AtomicUsize,
+}
+
+impl Events for Attempt {
+    fn progress(&self, progress: Progress) {
+        self.events.progress(progress);
+    }
+
+    fn emitted(&self, part: &Content) {
+        let (place, is) = (self.emitted.fetch_add(1, Ordering::Relaxed), digest(part));
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.get(place) == Some(&is) {
+            return;
+        }
+        // It goes another way than the attempt before: everything from here on is new.
+        shown.truncate(place);
+        shown.push(is);
+        drop(shown);
+        self.events.emitted(part);
+    }
+}
+
+/// Tells parts apart. Who makes two alike hides one of their own.
+fn digest(part: &Content) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match &part.body {
+        Body::Text(text) => (0_u8, text).hash(&mut hasher),
+        Body::Bytes(bytes) => (1_u8, bytes).hash(&mut hasher),
+        Body::Link(uri) => (2_u8, uri).hash(&mut hasher),
+    }
+    part.media_type.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<String>>);
+
+    impl Events for Kept {
+        fn progress(&self, _progress: Progress) {}
+
+        fn emitted(&self, part: &Content) {
+            self.0.lock().expect("nobody panics").push(part.as_text().unwrap_or("bytes").to_owned());
+        }
+    }
+
+    #[track_caller]
+    fn check(attempts: &[&[&str]], expected: &[&str]) {
+        let kept = Arc::new(Kept::default());
+        let heard = Heard { events: Arc::clone(&kept) as _, shown: Some(Arc::default()) };
+        for parts in attempts {
+            let attempt = heard.attempt();
+            parts.iter().for_each(|part| attempt.emitted(&Content::text(*part)));
+        }
+        assert_eq!(*kept.0.lock().expect("nobody panics"), expected, "{attempts:?}");
+    }
+
+    #[test]
+    fn what_was_shown_is_not_shown_again() {
+        check(&[&["a", "b"], &["a", "b", "c"]], &["a", "b", "c"]);
+        check(&[&["a", "b"], &["a"], &["a", "b", "c"]], &["a", "b", "c"]);
+        check(&[&["a", "a"], &["a", "a", "a"]], &["a", "a", "a"]);
+        check(&[&[], &["a"]], &["a"]);
+        check(&[&["a", "b"], &["a", "x", "b"], &["a", "x", "c"]], &["a", "b", "x", "b", "c"]);
+    }
+
+    #[test]
+    fn parts_of_different_kinds_differ() {
+        let text = Content::text("a");
+        let bytes = Content { body: Body::Bytes(b"a".to_vec()), ..text.clone() };
+        let typed = Content { media_type: Some("text/html".to_owned()), ..text.clone() };
+        assert!(digest(&text) != digest(&bytes) && digest(&text) != digest(&typed));
     }
 }

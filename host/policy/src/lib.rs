@@ -3,7 +3,9 @@
 pub mod files;
 
 mod action;
+mod backoff;
 mod decision;
 
 pub use action::{ActedOn, Action, Phase, Trust};
+pub use backoff::Backoff;
 pub use decision::{Decision, Gate, Verdict};

@@ -46,7 +46,11 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     object.insert("ok".to_owned(), answer.outcome.is_ok().into());
     match &answer.outcome {
         Ok(output) => object.insert("output".to_owned(), json!(output)),
-        Err(failure) => object.insert("failure".to_owned(), json!(failure)),
+        Err(failure) => {
+            object.insert("failure".to_owned(), json!(failure));
+            // What a model is told of it, so that every program that passes it on does so in one form.
+            object.insert("feedback".to_owned(), failure.feedback().into())
+        }
     };
     if call.verbose {
         object.insert("steps".to_owned(), json!(answer.steps));

@@ -67,6 +67,7 @@ fn check(inputs: &Inputs) -> Result<Exit, Error> {
         Some(file) => writeln!(out, "{} is right.", shown::path(file))?,
         None => writeln!(out, "There is no {}, so the defaults hold.", shown::path(&folders.config_file()))?,
     }
+    loaded.renamed.iter().try_for_each(|renamed| writeln!(out, "  {renamed}"))?;
     let Some(project) = &loaded.project else { return Ok(Exit::Success) };
     match project.ignored() {
         [] => writeln!(out, "{} is right.", shown::path(&project.path))?,

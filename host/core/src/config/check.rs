@@ -17,13 +17,15 @@ pub(super) struct Leaf {
     pub(super) sources: Vec<Source>,
     /// Where each element was written, if the value is a list.
     pub(super) elements: Vec<Source>,
+    /// The name that the key once had, if it was written by that.
+    pub(super) renamed: Option<&'static str>,
 }
 
 impl Leaf {
     /// A value that was written in one place.
     pub(super) fn new(path: Vec<String>, value: Value, source: &Source) -> Self {
         let elements = value.as_array().map_or(0, Vec::len);
-        Self { sources: vec![source.clone(); path.len()], elements: vec![source.clone(); elements], path, value }
+        Self { sources: vec![source.clone(); path.len()], elements: vec![source.clone(); elements], path, value, renamed: None }
     }
 
     /// Where the value was written.

@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::check::Leaf;
+use super::renamed::rename;
 use super::{Problem, Source};
 
 /// More than anybody writes by hand, and little enough to be read without a thought.
@@ -129,7 +130,9 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
             problems = vec![Problem::new(at(0), format!("has {values} values; no configuration needs more than {max_values}"))];
         } else {
             walk(table.get_ref(), &mut Vec::new(), &mut Vec::new(), &at, &mut leaves, &mut problems);
-            problems.extend(leaves.iter().flat_map(Leaf::problems));
+            let twice = rename(&mut leaves);
+            // A name that could not be replaced would be told of as an unknown one too.
+            problems.extend(if twice.is_empty() { leaves.iter().flat_map(Leaf::problems).collect() } else { twice });
         }
     }
     let line_of = |problem: &Problem| if let Source::File { line, .. } = problem.source { line } else { 0 };
@@ -169,7 +172,7 @@ fn walk(
             _ => match owned(value) {
                 Ok(owned) => {
                     let elements = value.get_ref().as_array().into_iter().flatten().map(|element| at(element.span().start)).collect();
-                    leaves.push(Leaf { path: path.clone(), value: owned, sources: sources.clone(), elements });
+                    leaves.push(Leaf { path: path.clone(), value: owned, sources: sources.clone(), elements, renamed: None });
                 }
                 Err(message) => {
                     let message = format!("`{}`: {message}", super::keys::dotted(path));

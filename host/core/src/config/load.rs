@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::check::{Leaf, merge};
 use super::keys::dotted;
-use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Project, Source, file, project, variables};
+use super::renamed::renamed;
+use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, file, project, variables};
 
 /// What the operator says beside the user's file.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +60,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// The working directory's file, if there was one, and what became of it.
     pub project: Option<Project>,
+    /// What was written by a name that it no longer has.
+    pub renamed: Vec<Renamed>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
 }
@@ -138,7 +141,7 @@ impl Loaded {
     /// What `leaves` say, the later ones winning.
     pub(super) fn of(leaves: &[Leaf]) -> Result<Self, Problems> {
         let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
-        Ok(Self { config, sources: sources(leaves), ..Self::default() })
+        Ok(Self { config, sources: sources(leaves), renamed: renamed(leaves), ..Self::default() })
     }
 
     /// The same if nothing is wrong with it.

@@ -7,6 +7,7 @@
 //!
 //! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where each value came from.
 
+mod answers;
 mod bounded;
 mod check;
 mod describe;
@@ -19,11 +20,13 @@ mod paths;
 mod policy;
 mod problem;
 mod project;
+mod renamed;
 mod rule;
 mod source;
 mod types;
 mod variables;
 
+pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
@@ -33,6 +36,7 @@ pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use project::{Project, Standing, forget, trusted};
+pub use renamed::Renamed;
 pub use source::Source;
 pub use types::{Config, FileTools, Limits, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 

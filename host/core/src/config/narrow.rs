@@ -207,9 +207,9 @@ impl Step<'_> {
         serde_json::to_value(&self.leaf.value).unwrap_or_default()
     }
 
-    fn smaller(&self, effective: impl Fn(u64) -> u64) -> Outcome {
+    fn smaller(&self, effective: impl Fn(u64) -> u64 + Copy) -> Outcome {
         let proposed = self.leaf.value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let (Some(proposed), Some(current)) = (proposed.map(effective), self.current.as_u64()) else {
+        let (Some(proposed), Some(current)) = (proposed.map(effective), self.current.as_u64().map(effective)) else {
             return Outcome::ignored("it can't be compared");
         };
         match proposed.cmp(&current) {

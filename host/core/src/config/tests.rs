@@ -8,6 +8,7 @@ use berth_policy::files::{FileRules, Kind};
 use super::*;
 
 mod narrowing;
+mod renamed;
 mod trusting;
 
 /// A folder of its own for each test: the user's folders, a home and a working directory.

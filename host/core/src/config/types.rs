@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
-use super::{AllowedPath, Bounded, PathAccess, PathGlob};
+use super::{AllowedPath, Bounded, PathAccess, PathGlob, ResultCache, Retry};
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +39,10 @@ pub struct Tools {
     pub limits: Limits,
     /// What file tools may reach.
     pub file: FileTools,
+    /// How calls that failed are tried again.
+    pub retry: Retry,
+    /// Answers that serve again in their session.
+    pub result_cache: ResultCache,
 }
 
 rules!(Tools {
@@ -48,6 +52,8 @@ rules!(Tools {
     keep_ready: Rule::Smaller,
     limits: Rule::Table(Limits::RULES),
     file: Rule::Table(FileTools::RULES),
+    retry: Rule::Table(Retry::RULES),
+    result_cache: Rule::Table(ResultCache::RULES),
 });
 
 impl Default for Tools {
@@ -59,6 +65,8 @@ impl Default for Tools {
             keep_ready: Bounded::clamped(30),
             limits: Limits::default(),
             file: FileTools::default(),
+            retry: Retry::default(),
+            result_cache: ResultCache::default(),
         }
     }
 }

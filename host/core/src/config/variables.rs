@@ -8,6 +8,7 @@ use toml::de::ValueDeserializer;
 
 use super::check::Leaf;
 use super::keys::{Key, known, nearest};
+use super::renamed::rename;
 use super::{Problem, Source};
 
 /// Variables that begin with `BERTH_` and are no keys: the folders, the log level, and what steers the building of Berth.
@@ -71,7 +72,8 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
     candidates.push(Value::Array(vec![Value::String(text.to_owned())]));
     let mut first = None;
     for value in candidates {
-        let leaf = Leaf::new(path.clone(), value, source);
+        let mut leaf = Leaf::new(path.clone(), value, source);
+        rename(std::slice::from_mut(&mut leaf));
         let problems = leaf.problems();
         if problems.is_empty() {
             return Ok(leaf);

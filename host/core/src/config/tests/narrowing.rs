@@ -24,6 +24,8 @@ allowed_paths = [".", { path = "~/notes", access = "read" }]
 deny_read = ["**/.env"]
 allow_read = ["*.md", "*.rs"]
 deny_write = ["vendor"]
+[tools.result_cache]
+enabled = false
 [plugins.known]
 path = "known.wasm"
 allowed_paths = [{ path = "~/notes", access = "read" }]
@@ -45,6 +47,14 @@ fn attempt(key: &str) -> Option<&'static str> {
         // Lists of denials add up, so nothing that stands there takes one away: not even the empty list.
         "tools.file.deny_read" | "tools.file.deny_write" => return None,
         "tools.file.allow_read" => "tools.file.allow_read = []",
+        "tools.retry.max_attempts" => "tools.retry.max_attempts = 3",
+        "tools.retry.base_ms" => "tools.retry.base_ms = 501",
+        "tools.retry.max_ms" => "tools.retry.max_ms = 5001",
+        "tools.retry.budget_secs" => "tools.retry.budget_secs = 31",
+        "tools.result_cache.enabled" => "tools.result_cache.enabled = true",
+        "tools.result_cache.ttl_secs" => "tools.result_cache.ttl_secs = 0",
+        "tools.result_cache.max_mib" => "tools.result_cache.max_mib = 33",
+        "tools.result_cache.max_entries" => "tools.result_cache.max_entries = 513",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",

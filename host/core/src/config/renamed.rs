@@ -1,0 +1,65 @@
+//! Keys that have another name now. They count as the new ones, and a notice says so.
+
+use std::fmt;
+
+use berth_contract::text::neutral_line;
+
+use super::check::Leaf;
+use super::keys::dotted;
+use super::{Problem, Source};
+
+/// The name that was, and the one that is.
+const KEYS: [(&str, &str); 2] =
+    [("agent.max_tool_retries", "tools.retry.max_attempts"), ("agent.max_retry_duration_secs", "tools.retry.budget_secs")];
+
+/// A key that was written by the name that it once had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// As it was written.
+    pub old: &'static str,
+    /// What it counts as.
+    pub new: &'static str,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// One line for the person who wrote it.
+impl fmt::Display for Renamed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}` is called `{}` now, and counts as that", neutral_line(&self.source.to_string()), self.old, self.new)
+    }
+}
+
+/// Gives keys their new names.
+///
+/// # Errors
+///
+/// Those that stand there by their new names as well.
+pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for index in 0..leaves.len() {
+        let leaf = &leaves[index];
+        let key = dotted(&leaf.path);
+        let Some((old, new)) = KEYS.into_iter().find(|(old, _)| *old == key) else { continue };
+        let path: Vec<String> = new.split('.').map(str::to_owned).collect();
+        let source = leaf.source();
+        if let Some(other) = leaves.iter().find(|other| other.path == path) {
+            let message = format!("`{old}` is called `{new}` now, and that is said as well ({}); take one of them out", other.source());
+            problems.push(Problem::new(source, message));
+            continue;
+        }
+        let leaf = &mut leaves[index];
+        leaf.sources = vec![source; path.len()];
+        (leaf.path, leaf.renamed) = (path, Some(old));
+    }
+    problems
+}
+
+/// Which of the values were written by an old name.
+pub(super) fn renamed(leaves: &[Leaf]) -> Vec<Renamed> {
+    let known = |leaf: &Leaf| {
+        let (old, new) = KEYS.into_iter().find(|(old, _)| leaf.renamed == Some(*old))?;
+        Some(Renamed { old, new, source: leaf.source() })
+    };
+    leaves.iter().filter_map(known).collect()
+}

@@ -1,0 +1,57 @@
+//! Keys that once had another name.
+
+use super::*;
+
+#[test]
+fn an_old_name_counts_as_the_new_one_and_is_told_of() {
+    let scene = Scene::new();
+    let loaded = scene.load("[agent]\nmax_tool_retries = 4\nmax_retry_duration_secs = 7\n");
+    let retry = loaded.config.tools.retry;
+    assert_eq!((retry.max_attempts.get(), retry.budget_secs.get()), (4, 7));
+    let mut told: Vec<String> = loaded.renamed.iter().map(ToString::to_string).collect();
+    told.sort();
+    let path = scene.folders.config_file();
+    let expected = [
+        format!("{}:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now, and counts as that", path.display()),
+        format!("{}:3: `agent.max_retry_duration_secs` is called `tools.retry.budget_secs` now, and counts as that", path.display()),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(loaded.source("tools.retry.max_attempts"), Source::File { path, line: 2 });
+    assert_eq!(scene.load("[tools.retry]\nmax_attempts = 4").renamed, []);
+}
+
+#[test]
+fn an_old_name_is_bounded_like_the_new_one() {
+    let scene = Scene::new();
+    let message = "/berth.toml:2: `tools.retry.max_attempts`: invalid value: integer `11`, expected a whole number from 0 to 10";
+    scene.wrong("[agent]\nmax_tool_retries = 11", &[message, "  2 | max_tool_retries = 11"]);
+    scene.write("");
+    let narrowed = scene.load_with("", "[agent]\nmax_tool_retries = 3\n");
+    assert_eq!(narrowed.config.tools.retry.max_attempts.get(), 2);
+    let narrowed = scene.load_with("", "[agent]\nmax_tool_retries = 1\n");
+    assert_eq!((narrowed.config.tools.retry.max_attempts.get(), narrowed.renamed.len()), (1, 1));
+}
+
+#[test]
+fn both_names_in_one_file_are_a_mistake() {
+    let scene = Scene::new();
+    scene.write("[agent]\nmax_tool_retries = 1\n[tools.retry]\nmax_attempts = 2\n");
+    let problems = load(&scene.folders, &Inputs::default()).expect_err("which of them is meant?").to_string();
+    assert!(problems.contains("berth.toml:2: `agent.max_tool_retries` is called `tools.retry.max_attempts` now"), "{problems}");
+    assert!(problems.contains("berth.toml:4)"), "{problems}");
+}
+
+#[test]
+fn a_flag_over_the_file_wins_by_either_name() {
+    let scene = Scene::new();
+    scene.write("[tools.retry]\nmax_attempts = 2\n");
+    let loaded = load(&scene.folders, &inputs(&[], &["agent.max_tool_retries=1"])).expect("it is right");
+    assert_eq!((loaded.config.tools.retry.max_attempts.get(), loaded.renamed.len()), (1, 1));
+}
+
+#[test]
+fn no_bound_narrows_to_any() {
+    let scene = Scene::new();
+    let loaded = scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
+    assert_eq!((loaded.config.tools.result_cache.ttl_secs.get(), loaded.project.expect("it was read").ignored().len()), (5, 0));
+}

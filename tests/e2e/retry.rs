@@ -1,0 +1,161 @@
+//! Calls that are tried again, and those that are not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::{
+    Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome, Output,
+    Provider, Request,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{Recorder, failure, run};
+
+/// A provider of the program's own, whose tool fails as often as it is told to before it succeeds.
+struct Flaky {
+    annotations: Annotations,
+    failures: usize,
+    failure: Failure,
+    runs: AtomicUsize,
+    /// Set when it was run for the first time.
+    began: tokio::sync::Notify,
+}
+
+const READS: Annotations = Annotations { read_only: true, destructive: false, idempotent: false, open_world: false, cacheable: false };
+
+impl Flaky {
+    fn new(annotations: Annotations, failures: usize, failure: Failure) -> Arc<Self> {
+        Arc::new(Self { annotations, failures, failure, runs: AtomicUsize::new(0), began: tokio::sync::Notify::new() })
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+impl Provider for Flaky {
+    fn name(&self) -> &str {
+        "flaky"
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        let definition = Definition::new("flaky", "Fails a few times.", json!({ "type": "object" }));
+        vec![Arc::new(Definition { annotations: self.annotations, ..definition })]
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        call.events.emitted(&Content::text("first half"));
+        self.began.notify_one();
+        Box::pin(std::future::ready(if run < self.failures {
+            Err(self.failure.clone())
+        } else {
+            call.events.emitted(&Content::text("second half"));
+            Ok(Output::text(format!("after {run} failures")))
+        }))
+    }
+}
+
+fn unreachable() -> Failure {
+    Failure::new(Category::NetworkError, "connection refused")
+}
+
+async fn host(provider: &Arc<Flaky>, settings: &[&str]) -> (Arc<Host>, TempDir) {
+    let folder = TempDir::new().expect("a temporary folder is made");
+    let folders = Folders::inside(&folder.path().join("berth"));
+    let settings = ["tools.retry.base_ms=1"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
+    let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
+    let builder = Host::builder().config(loaded).folders(folders).working_directory(folder.path()).provider(Arc::clone(provider) as _);
+    (Arc::new(builder.build().await.expect("the host starts")), folder)
+}
+
+/// What the call comes to, and how often the tool was run for it.
+async fn outcome(annotations: Annotations, failures: usize, failure: Failure, settings: &[&str]) -> (Answer, usize) {
+    let provider = Flaky::new(annotations, failures, failure);
+    let (host, _folder) = host(&provider, settings).await;
+    let answer = host.call(Request::new("flaky", json!({}))).await;
+    (answer, provider.runs())
+}
+
+#[test]
+fn a_call_that_only_reads_is_tried_again_where_that_may_help() {
+    run(async {
+        let (answer, runs) = outcome(READS, 2, unreachable(), &[]).await;
+        assert_eq!((answer.outcome.expect("the third run succeeds").joined_text().as_str(), runs), ("after 2 failures", 3));
+        let (answer, runs) = outcome(READS, 3, unreachable(), &[]).await;
+        failure(&answer, Category::NetworkError, None);
+        assert_eq!(runs, 3);
+        for category in [Category::RateLimited, Category::ServerError, Category::Timeout] {
+            let (answer, runs) = outcome(READS, 1, Failure::new(category, "not now"), &[]).await;
+            assert!(answer.outcome.is_ok() && runs == 2, "{category:?}");
+        }
+    });
+}
+
+#[test]
+fn a_call_that_would_fail_again_is_run_once() {
+    run(async {
+        for category in [Category::InvalidParameters, Category::PolicyBlocked, Category::PermanentFailure, Category::Cancelled] {
+            let (answer, runs) = outcome(READS, 1, Failure::new(category, "no"), &[]).await;
+            assert!(answer.outcome.is_err() && runs == 1, "{category:?}");
+        }
+        let busy = Failure::new(Category::RateLimited, "too many calls").with_code("busy");
+        assert_eq!(outcome(READS, 1, busy, &[]).await.1, 1);
+    });
+}
+
+#[test]
+fn a_call_that_acts_is_run_once_unless_it_may_be_repeated() {
+    run(async {
+        let (answer, runs) = outcome(Annotations::default(), 1, unreachable(), &[]).await;
+        assert!(answer.outcome.is_err() && runs == 1, "what failed may have been done all the same");
+        let repeatable = Annotations { idempotent: true, ..Annotations::default() };
+        let (answer, runs) = outcome(repeatable, 1, unreachable(), &[]).await;
+        assert!(answer.outcome.is_ok() && runs == 2);
+    });
+}
+
+#[test]
+fn the_operator_says_how_often_and_for_how_long() {
+    run(async {
+        assert_eq!(outcome(READS, 9, unreachable(), &["tools.retry.max_attempts=0"]).await.1, 1);
+        assert_eq!(outcome(READS, 9, unreachable(), &["tools.retry.max_attempts=5"]).await.1, 6);
+        // The other side asks for more than there is time for.
+        let later = Failure { retry_after: Some(Duration::from_secs(31)), ..unreachable() };
+        assert_eq!(outcome(READS, 1, later, &[]).await.1, 1);
+    });
+}
+
+#[test]
+fn what_a_failed_attempt_has_shown_is_not_shown_again() {
+    run(async {
+        let provider = Flaky::new(READS, 2, unreachable());
+        let (host, _folder) = host(&provider, &[]).await;
+        let heard = Arc::new(Recorder::default());
+        let events: Arc<dyn Events> = Arc::clone(&heard) as _;
+        let answer = host.call(Request { events, ..Request::new("flaky", json!({})) }).await;
+        assert!(answer.outcome.is_ok() && provider.runs() == 3);
+        let parts = heard.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        assert_eq!(parts, [Content::text("first half"), Content::text("second half")]);
+    });
+}
+
+#[test]
+fn who_cancels_does_not_wait_for_the_next_attempt() {
+    run(async {
+        // Longer than a test may take.
+        let later = Failure { retry_after: Some(Duration::from_secs(3000)), ..unreachable() };
+        let provider = Flaky::new(READS, 1, later);
+        let (host, _folder) = host(&provider, &["tools.retry.budget_secs=3600"]).await;
+        let cancel = CancellationToken::new();
+        let request = Request { cancel: cancel.clone(), ..Request::new("flaky", json!({})) };
+        let call = tokio::spawn(async move { host.call(request).await });
+        provider.began.notified().await;
+        cancel.cancel();
+        failure(&call.await.expect("nothing panics"), Category::Cancelled, None);
+        assert_eq!(provider.runs(), 1);
+    });
+}
