@@ -6,6 +6,7 @@ mod support;
 
 mod cache;
 mod calls;
+mod ceiling;
 mod cli;
 mod command_line;
 mod docs;

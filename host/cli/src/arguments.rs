@@ -30,6 +30,7 @@ Environment:
   BERTH_CONFIG_DIR   where berth.toml is; default $XDG_CONFIG_HOME/berth or ~/.config/berth
   BERTH_DATA_DIR     what lasts; default $XDG_DATA_HOME/berth or ~/.local/share/berth
   BERTH_CACHE_DIR    compiled plugins; default $XDG_CACHE_HOME/berth or ~/.cache/berth
+  BERTH_CEILING      a file that bounds what the configuration allows, beside /etc/berth/ceiling.toml
   BERTH_LOG          as --log
   NO_COLOR           no colours";
 

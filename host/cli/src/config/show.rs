@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_host::config::{Entry, Folders, Ignored, Loaded, Project, Source, Standing};
+use berth_host::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, Source, Standing, Taken};
 use berth_host::text::neutral_line;
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ pub(super) fn as_json(loaded: &Loaded) -> Result<(), Error> {
     let object = json!({
         "file": loaded.file.as_deref().map(shown::path),
         "project": loaded.project.as_ref().map(project),
+        "ceilings": loaded.ceilings.iter().map(ceiling).collect::<Value>(),
         "values": values.collect::<Value>(),
     });
     writeln!(std::io::stdout(), "{object:#}")?;
@@ -41,6 +42,11 @@ fn project(project: &Project) -> Value {
     })
 }
 
+fn ceiling(Ceiling { path, taken, .. }: &Ceiling) -> Value {
+    let of_key = |Taken { key, wanted, wanted_by, held, source }: &Taken| json!({ "key": key, "source": source.to_string(), "held": held, "wanted": wanted, "wanted_by": wanted_by.to_string() });
+    json!({ "file": shown::path(path), "taken": taken.iter().map(of_key).collect::<Value>() })
+}
+
 /// As TOML with comments.
 pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
@@ -55,6 +61,9 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
             Standing::Trusted => "is trusted, so all of it counts.",
         };
         writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
+    }
+    for Ceiling { path, .. } in &loaded.ceilings {
+        writeln!(out, "{FAINT}# {} bounds all of that.{FAINT:#}", shown::path(path))?;
     }
     let entries = loaded.entries();
     let mut table = "";
@@ -77,6 +86,13 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     }
     for ignored in ignored {
         writeln!(out, "{FAINT}# {ignored}; it asks for {}{FAINT:#}", toml(&ignored.proposed))?;
+    }
+    for Ceiling { path, taken, .. } in loaded.ceilings.iter().filter(|ceiling| !ceiling.taken.is_empty()) {
+        writeln!(out, "\n{FAINT}# Taken away by {}:{FAINT:#}", shown::path(path))?;
+        for Taken { key, wanted, wanted_by, source, .. } in taken {
+            let (source, wanted_by) = (neutral_line(&source.to_string()), neutral_line(&wanted_by.to_string()));
+            writeln!(out, "{FAINT}# {source}: `{}` would be {} ({wanted_by}){FAINT:#}", neutral_line(key), toml(wanted))?;
+        }
     }
     Ok(())
 }

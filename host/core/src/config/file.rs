@@ -49,6 +49,37 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
     text(file, &status).map(Some).map_err(problem)
 }
 
+/// Reads the organisation's ceiling. `None` if there is none. Whoever else could write it, or the folder that it lies in, could take it
+/// away.
+pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
+    let problem = |message: String| Problem::new(start(path), message);
+    let of_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(problem(format!("{what} can be written by others, so it can't be believed"))),
+        (user, _) => Err(problem(format!("{what} belongs to user {user}, and only root's is believed"))),
+    };
+    let file = match open(path, OFlags::empty()) {
+        Ok(file) => file,
+        // A link that leads nowhere was meant to lead to a ceiling.
+        Err(error) if is_missing(&error) && std::fs::symlink_metadata(path).is_err_and(|error| is_missing(&error)) => return Ok(None),
+        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+    };
+    let status = regular(&file).map_err(problem)?;
+    of_root(&status, "it")?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let of_folder = std::fs::metadata(folder).map_err(|error| problem(format!("{} can't be examined: {error}", folder.display())))?;
+    of_root(&of_folder, &format!("its folder {}", folder.display()))?;
+    text(file, &status).map(Some).map_err(problem)
+}
+
+/// Reads a ceiling that somebody named. Whoever wrote it: it only takes away.
+pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
+    let problem = |message: String| Problem::new(start(path), message);
+    let file = open(path, OFlags::empty()).map_err(|error| problem(format!("can't be opened: {error}")))?;
+    let status = regular(&file).map_err(problem)?;
+    text(file, &status).map_err(problem)
+}
+
 /// Reads the file of the working directory. `None` if there is none, or if it is the `other` one, which was read already. Who may write it
 /// doesn't matter: it can only narrow, or was seen by the user as it is.
 pub(super) fn read_unbelieved(path: &Path, other: Option<(u64, u64)>) -> Result<Option<Text>, Problem> {

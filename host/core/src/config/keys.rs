@@ -123,7 +123,7 @@ mod tests {
         check("tools.file.allowed_paths.0.acess", "did you mean `access`?");
         check("tools.deny_read", "`deny_read` belongs in [tools.file]");
         check("tools.memory_mib", "`memory_mib` belongs in [tools.limits] or [plugins.NAME.limits]");
-        check("tools.file.zzz", "known there: allowed_paths, deny_read, allow_read, deny_write");
+        check("tools.file.zzz", "known there: enabled, allowed_paths, deny_read, allow_read, deny_write");
         check("a.b.c", "nothing is known there");
     }
 }

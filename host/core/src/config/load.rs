@@ -1,16 +1,20 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_contract::text::neutral_line;
+use berth_system::files::real_or_given;
 use serde_json::Value;
 
 use super::check::{Leaf, merge};
 use super::keys::dotted;
+use super::narrow::Bases;
 use super::renamed::renamed;
-use super::{AllowedPath, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, file, project, variables};
+use super::{
+    AllowedPath, Ceiling, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, ceiling, file, project, variables,
+};
 
 /// What the operator says beside the user's file.
 #[derive(Clone, Debug, Default)]
@@ -25,17 +29,21 @@ pub struct Inputs {
     pub settings: Vec<String>,
     /// Directories granted in addition, and how.
     pub allow: Vec<(PathBuf, PathAccess)>,
+    /// The organisation's [`Ceiling`], where there is such a file: [`SYSTEM_CEILING`](super::SYSTEM_CEILING) for what runs in a user's name.
+    /// `BERTH_CEILING` among the variables names another one beside it.
+    pub ceiling: Option<PathBuf>,
 }
 
 impl Inputs {
-    /// The variables and the working directory of this process, and nothing else.
+    /// The variables and the working directory of this process, the organisation's ceiling, and nothing else.
     ///
     /// # Errors
     ///
     /// [`HostError`] where there is no working directory any more.
     pub fn from_environment() -> Result<Self, HostError> {
         let working_directory = working_directory()?;
-        Ok(Self { working_directory: Some(working_directory), variables: std::env::vars_os().collect(), ..Self::default() })
+        let ceiling = Some(PathBuf::from(super::SYSTEM_CEILING));
+        Ok(Self { working_directory: Some(working_directory), variables: std::env::vars_os().collect(), ceiling, ..Self::default() })
     }
 }
 
@@ -62,6 +70,8 @@ pub struct Loaded {
     pub project: Option<Project>,
     /// What was written by a name that it no longer has.
     pub renamed: Vec<Renamed>,
+    /// What bounds all of that, in the order in which it was applied.
+    pub ceilings: Vec<Ceiling>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
 }
@@ -79,7 +89,8 @@ pub struct Entry {
     pub elements: Vec<Source>,
 }
 
-/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's narrow it, and puts `inputs` over it.
+/// Reads the user's file, or the one that `inputs` names instead, lets the working directory's narrow it, puts `inputs` over it, and lets
+/// the ceilings bound what that comes to.
 ///
 /// # Errors
 ///
@@ -117,6 +128,11 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
             Err(wrong) => problems.extend(wrong),
         }
     }
+    let named = inputs.variables.iter().find(|(name, value)| name == ceiling::VARIABLE && !value.is_empty());
+    let ceilings = ceiling::read(inputs.ceiling.as_deref(), named.map(|(_, path)| path.as_ref())).unwrap_or_else(|wrong| {
+        problems.extend(wrong);
+        Vec::new()
+    });
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
@@ -131,10 +147,51 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
         }
     };
     leaves.extend(operator);
-    let mut loaded = Loaded { file: text.map(|_| path), project, ..Loaded::of(&leaves)? };
-    problems.extend(inputs.allow.iter().filter_map(|(path, access)| loaded.allow(path, *access).err()));
-    problems.extend(loaded.problems());
-    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+    for (path, access) in &inputs.allow {
+        match allowed(&Loaded::of(&leaves)?, path, *access) {
+            Ok(leaf) => leaves.push(leaf),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.extend(Loaded::of(&leaves)?.problems());
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let ceilings = match ceilings.is_empty() {
+        true => Vec::new(),
+        false => {
+            let directory = inputs.working_directory.clone().map_or_else(working_directory, Ok);
+            let directory = directory.map_err(|error| Problem::new(Source::Default, error.to_string()))?;
+            let directory = real_or_given(&directory);
+            ceiling::apply(&mut leaves, ceilings, Bases { folders, working_directory: &directory }).map_err(Problems)?
+        }
+    };
+    Ok(Loaded { file: text.map(|_| path), project, ceilings, ..Loaded::of(&leaves)? })
+}
+
+/// One granted directory more than `loaded` has.
+fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Problem> {
+    let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
+    let source = Source::Flag(format!("{flag} {}", path.display()));
+    let text = path.to_str().filter(|text| !text.is_empty());
+    let Some(text) = text else {
+        return Err(Problem::new(source, "takes a path in UTF-8"));
+    };
+    // The shell has expanded a `~` already; one that is left is a name.
+    let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
+    let key = ["tools", "file", "allowed_paths"].map(str::to_owned).to_vec();
+    let list = dotted(&key);
+    let mut grants = loaded.config.tools.file.allowed_paths.clone();
+    if grants.is_empty() {
+        grants.extend(super::FileTools::default().allowed_paths);
+    }
+    let mut elements: Vec<Source> = (0..grants.len()).map(|index| loaded.source(&format!("{list}.{index}"))).collect();
+    elements.push(source.clone());
+    grants.push(AllowedPath { path, access });
+    let value = toml::Value::try_from(grants).map_err(|error| Problem::new(source, error.to_string()))?;
+    // The list is still that of who said it; the flag's is one element.
+    let sources = vec![loaded.source(&list); key.len()];
+    Ok(Leaf { path: key, value, sources, elements, renamed: None })
 }
 
 impl Loaded {
@@ -186,26 +243,6 @@ impl Loaded {
         let count = value.as_array().map_or(0, Vec::len);
         let elements = (0..count).map(|index| self.source(&format!("{key}.{index}"))).collect();
         entries.push(Entry { source: self.source(&key), key, value: value.clone(), elements });
-    }
-
-    /// Grants one directory more.
-    fn allow(&mut self, path: &std::path::Path, access: PathAccess) -> Result<(), Problem> {
-        let flag = if access == PathAccess::Read { "--allow-read" } else { "--allow" };
-        let source = Source::Flag(format!("{flag} {}", path.display()));
-        let text = path.to_str().filter(|text| !text.is_empty());
-        let Some(text) = text else {
-            return Err(Problem::new(source, "takes a path in UTF-8"));
-        };
-        // The shell has expanded a `~` already; one that is left is a name.
-        let path = if text.starts_with('~') { format!("./{text}") } else { text.to_owned() };
-        let key = "tools.file.allowed_paths";
-        let grants = &mut self.config.tools.file.allowed_paths;
-        if grants.is_empty() {
-            grants.extend(super::FileTools::default().allowed_paths);
-        }
-        self.sources.insert(format!("{key}.{}", grants.len()), source);
-        grants.push(AllowedPath { path, access });
-        Ok(())
     }
 
     /// What no single value shows.

@@ -2,13 +2,14 @@
 //!
 //! Sources, the later ones winning key by key: the defaults, the user's `berth.toml`, the working directory's, `BERTH_*` variables, `--set`;
 //! `--allow` and `--allow-read` add to `tools.file.allowed_paths`. The working directory's file only narrows, by a rule for each key, unless
-//! the user trusts it. Nothing is guessed: an unknown key, a wrong type or a file that others may write ends the start with every problem
+//! the user trusts it. A [`Ceiling`] comes last and only takes away, by the same rules. Nothing is guessed: an unknown key, a wrong type or a file that others may write ends the start with every problem
 //! named, since a setting that silently fell back to its default might have been the one that protects something.
 //!
 //! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where each value came from.
 
 mod answers;
 mod bounded;
+mod ceiling;
 mod check;
 mod describe;
 mod file;
@@ -28,6 +29,7 @@ mod variables;
 
 pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
+pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
 pub use load::{Entry, Inputs, Loaded, load, working_directory};

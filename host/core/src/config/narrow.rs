@@ -1,4 +1,4 @@
-//! What counts of the working directory's `berth.toml` beside the operator's configuration, and what doesn't.
+//! What counts of a file that may only narrow beside what is said already: of the working directory's `berth.toml`, and of a ceiling.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,19 +62,29 @@ pub(super) struct Bases<'a> {
     pub(super) working_directory: &'a Path,
 }
 
+/// Whose file it is that narrows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Anybody's. What in it would widen is passed over, and so is what leaves nothing.
+    Stranger,
+    /// The organisation's. It has the last word: where it can't be compared or followed to the letter, that is a mistake, and nothing
+    /// that it doesn't allow holds in its place.
+    Organisation,
+}
+
 /// Sees what of `proposed` is narrower than `base`, everything that the operator says: by file, variables and settings. The variables too,
 /// since a key that is lower than in the file may be higher than what a variable makes of the key from which it is inherited.
 ///
 /// # Errors
 ///
 /// What in the file can't be right, whoever wrote it.
-pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>) -> Result<Narrowed, Vec<Problem>> {
+pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: Whose) -> Result<Narrowed, Vec<Problem>> {
     let current = serde_json::to_value(effective(base)).unwrap_or_default();
     let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
     let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) = proposed.iter().partition(|leaf| is_known(&leaf.path, base));
     for leaf in known {
         let Some(rule) = rule(&leaf.path) else { continue };
-        let step = Step { leaf, base, bases, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
+        let step = Step { leaf, base, bases, whose, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
         match step.follow(rule) {
             Ok(outcome) => {
                 narrowed.leaves.extend(outcome.leaf);
@@ -150,6 +160,7 @@ struct Step<'a> {
     leaf: &'a Leaf,
     base: &'a Loaded,
     bases: Bases<'a>,
+    whose: Whose,
     current: &'a Value,
 }
 
@@ -175,22 +186,30 @@ impl Step<'_> {
         Ok(match rule {
             // An empty one.
             Rule::Table(_) | Rule::Named(_) => Outcome::default(),
-            Rule::Smaller => self.smaller(|number| number),
-            Rule::SmallerOrAutomatic => self.smaller(concurrency),
-            Rule::SmallerOrUnbounded => self.smaller(|number| if number == 0 { u64::MAX } else { number }),
+            Rule::Smaller => return self.smaller(|number| number),
+            Rule::SmallerOrAutomatic => return self.smaller(concurrency),
+            Rule::SmallerOrUnbounded => return self.smaller(|number| if number == 0 { u64::MAX } else { number }),
             Rule::OnlyFalse => self.only(false),
             Rule::OnlyTrue => self.only(true),
-            Rule::Stricter(words) => self.stricter(words),
+            Rule::Stricter(words) => return self.stricter(words),
             Rule::Directories => return self.directories(),
             Rule::Adds => self.adds(),
-            Rule::Restricts => self.restricts(),
+            Rule::Restricts => return self.restricts(),
             Rule::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
                 Some("approve") => Outcome::counts(self.leaf.clone()),
                 _ => Outcome::ignored("only your own configuration can trust what is new without asking"),
             },
-            Rule::Ignored => Outcome::ignored("only your own configuration can say that"),
+            Rule::Ignored => return self.uncomparable("only your own configuration can say that", "a ceiling can't bound it; take it out"),
         })
+    }
+
+    /// What can't be compared is ignored in a stranger's file. In the organisation's, somebody relies on it.
+    fn uncomparable(&self, reason: &str, mistake: &str) -> Result<Outcome, Vec<Problem>> {
+        match self.whose {
+            Whose::Stranger => Ok(Outcome::ignored(reason)),
+            Whose::Organisation => Err(vec![Problem::new(self.leaf.source(), format!("`{}`: {mistake}", dotted(&self.leaf.path)))]),
+        }
     }
 
     fn ignored(&self, reasons: Vec<String>) -> Ignored {
@@ -207,19 +226,19 @@ impl Step<'_> {
         serde_json::to_value(&self.leaf.value).unwrap_or_default()
     }
 
-    fn smaller(&self, effective: impl Fn(u64) -> u64 + Copy) -> Outcome {
+    fn smaller(&self, effective: impl Fn(u64) -> u64) -> Result<Outcome, Vec<Problem>> {
         let proposed = self.leaf.value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let (Some(proposed), Some(current)) = (proposed.map(effective), self.current.as_u64().map(effective)) else {
-            return Outcome::ignored("it can't be compared");
+        let (Some(proposed), Some(current)) = (proposed.map(&effective), self.current.as_u64().map(&effective)) else {
+            return self.uncomparable("it can't be compared", "it can't be compared with what holds; take it out");
         };
-        match proposed.cmp(&current) {
+        Ok(match proposed.cmp(&current) {
             std::cmp::Ordering::Less => Outcome::counts(self.leaf.clone()),
             std::cmp::Ordering::Equal => Outcome::default(),
             std::cmp::Ordering::Greater => Outcome::ignored(match proposed {
                 u64::MAX => format!("no bound is more than {current}"),
                 proposed => format!("{proposed} is more than {current}"),
             }),
-        }
+        })
     }
 
     fn only(&self, strict: bool) -> Outcome {
@@ -230,14 +249,15 @@ impl Step<'_> {
         }
     }
 
-    fn stricter(&self, words: &[&str]) -> Outcome {
+    fn stricter(&self, words: &[&str]) -> Result<Outcome, Vec<Problem>> {
         let rank = |word: Option<&str>| words.iter().position(|known| Some(*known) == word);
         let (proposed, current) = (rank(self.leaf.value.as_str()), rank(self.current.as_str()));
-        match (proposed, current) {
+        Ok(match (proposed, current) {
             (Some(proposed), Some(current)) if proposed == current => Outcome::default(),
             (Some(proposed), Some(current)) if proposed < current => Outcome::counts(self.leaf.clone()),
-            _ => Outcome::ignored(format!("it is less strict than {}", self.current)),
-        }
+            (Some(_), Some(_)) => Outcome::ignored(format!("it is less strict than {}", self.current)),
+            _ => return self.uncomparable("it can't be compared", "it can't be compared with what holds; take it out"),
+        })
     }
 
     /// The list that holds, each element with where it stands.
@@ -268,21 +288,27 @@ impl Step<'_> {
         Outcome::counts(self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)))
     }
 
-    fn restricts(&self) -> Outcome {
+    fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
         let current = self.current_list();
         let written: Vec<_> = self.elements().collect();
         let is_known = |item: &toml::Value| current.is_empty() || current.iter().any(|(known, _)| known.as_str() == item.as_str());
         let (kept, more): (Vec<_>, Vec<_>) = written.iter().partition(|(item, _)| is_known(item));
         if written.is_empty() {
             let reason = "an empty list would let everything be read";
-            return if current.is_empty() { Outcome::default() } else { Outcome::ignored(reason) };
+            return Ok(if current.is_empty() { Outcome::default() } else { Outcome::ignored(reason) });
+        }
+        if kept.is_empty() && self.whose == Whose::Organisation {
+            let mine = current.first().map_or_else(String::new, |(_, source)| source.to_string());
+            let message =
+                format!("`{}` has no glob that stands in the list of {mine} too, so that nothing is left", dotted(&self.leaf.path));
+            return Err(vec![Problem::new(self.leaf.source(), message)]);
         }
         let text = |item: &toml::Value| shown(item.as_str().unwrap_or_default());
         let why_not = more.iter().map(|(item, _)| format!("{} is not in your list", text(item))).collect();
         let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
         let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
         let leaf = (!kept.is_empty() && !same).then(|| self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone()))));
-        Outcome { leaf, why_not }
+        Ok(Outcome { leaf, why_not })
     }
 
     /// The intersection of what the file grants and of what is granted: each directory of either counts where it lies in one of the other,
@@ -306,19 +332,29 @@ impl Step<'_> {
         let current = self.current_list().into_iter().filter_map(|(item, source)| Some((AllowedPath::deserialize(item).ok()?, source)));
         let resolve = |(written, source)| Granted::new(written, source, self.bases);
         let (current, missing): (Vec<_>, Vec<_>) = current.map(resolve).partition(|granted| granted.is_there);
-        let proposed: Vec<Granted> = proposed.into_iter().map(resolve).collect();
+        let proposed = proposed.into_iter().map(resolve);
 
-        let problems: Vec<Problem> = proposed
-            .iter()
-            .filter(|granted| !granted.is_there && access(&current, &granted.real).is_some())
-            .map(|granted| {
-                Problem::new(granted.source.clone(), format!("{granted} is no directory that is there; make it, or take it out"))
-            })
-            .collect();
+        let (there, absent): (Vec<Granted>, Vec<Granted>) = proposed.partition(|granted| granted.is_there);
+        // A narrower one that is made later would have the rights of the one in which it lies.
+        let matters = |granted: &&Granted| match self.whose {
+            Whose::Stranger => access(&current, &granted.real).is_some(),
+            Whose::Organisation => access(&there, &granted.real).is_some_and(|above| above > granted.written.access),
+        };
+        let lost = absent.iter().filter(matters);
+        // What is missing of the operator's is a mistake that ends the start of what it is granted to; a ceiling can't look at it.
+        let lost = lost.chain(missing.iter().filter(|_| self.whose == Whose::Organisation));
+        let problem = |granted: &Granted| {
+            Problem::new(granted.source.clone(), format!("{granted} is no directory that is there; make it, or take it out"))
+        };
+        let problems: Vec<Problem> = lost.map(problem).collect();
         if !problems.is_empty() {
             return Err(problems);
         }
 
+        let proposed: Vec<Granted> = match self.whose {
+            Whose::Stranger => there.into_iter().chain(absent).collect(),
+            Whose::Organisation => there,
+        };
         let (mut kept, mut refused): (Vec<(&Granted, PathAccess)>, _) = (Vec::new(), Vec::new());
         // In the file's order, and a directory in both with the file's line.
         for granted in proposed.iter().chain(&current) {
@@ -338,8 +374,13 @@ impl Step<'_> {
             }
         }
 
+        if kept.is_empty() && self.whose == Whose::Organisation {
+            return Ok(if current.is_empty() { Outcome::default() } else { Outcome::counts(self.nothing_left()) });
+        }
+        // A ceiling compares real directories, so that what is compared has to be what is opened.
+        let real = |held: &Granted| self.whose == Whose::Stranger || held.real.to_str() == Some(&held.written.path);
         let is_kept = |held: &Granted| kept.iter().any(|(granted, access)| granted.real == held.real && *access == held.written.access);
-        let same = kept.len() == current.len() && current.iter().all(is_kept);
+        let same = kept.len() == current.len() && current.iter().all(|held| is_kept(held) && real(held));
         let leaf = (!kept.is_empty() && !same).then(|| {
             // What isn't there stays a mistake of the operator's.
             let missing = missing.iter().map(|granted| (granted.written.clone(), granted.source.clone()));
@@ -352,6 +393,15 @@ impl Step<'_> {
             self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
         });
         Ok(Outcome { leaf, why_not: refused })
+    }
+
+    /// No directory at all. For the file tools the empty list is the working directory, so they are switched off instead.
+    fn nothing_left(&self) -> Leaf {
+        if self.leaf.path[0] != "tools" {
+            return self.list([]);
+        }
+        let path = ["tools", "file", "enabled"].map(str::to_owned).to_vec();
+        Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
     }
 }
 

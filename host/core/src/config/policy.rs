@@ -22,7 +22,7 @@ pub struct FilePolicy {
 }
 
 impl Loaded {
-    /// What the built-in tools may do with files.
+    /// What the built-in tools may do with files: nothing where they are switched off.
     ///
     /// # Errors
     ///
@@ -31,7 +31,11 @@ impl Loaded {
     pub fn built_in_files(&self, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
         let default = super::FileTools::default().allowed_paths;
         let written = &self.config.tools.file.allowed_paths;
-        let paths = if written.is_empty() { &default } else { written };
+        let paths = match self.config.tools.file.enabled {
+            true if written.is_empty() => &default,
+            true => written,
+            false => &Vec::new(),
+        };
         self.file_policy("tools.file.allowed_paths", paths, folders, working_directory)
     }
 
@@ -77,12 +81,14 @@ impl Loaded {
         working_directory.join(expand(path, base, folders))
     }
 
-    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file wherever it lies, the plugin folder and
-    /// the files of the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next time.
+    /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file and the ceilings wherever they lie,
+    /// the plugin folder and the files of the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next
+    /// time.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
         let folder = self.plugin_folder(folders, working_directory);
-        let files = self.file.iter().map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
+        let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
+        let files = self.file.iter().chain(ceilings).map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
         let files = files.map(|path| OwnFolder { path, secret: false });
         folders.own().into_iter().chain(files).collect()
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::check::Leaf;
-use super::narrow::{self, Bases, narrow};
+use super::narrow::{self, Bases, Whose, narrow};
 use super::{Folders, Ignored, Loaded, Problem, Problems, Source, file};
 use crate::state;
 
@@ -124,7 +124,7 @@ pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) ->
 pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Result<(Project, Vec<Leaf>), Vec<Problem>> {
     let Proposal { path, text, leaves } = proposal;
     let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
-    let narrowed = narrow(&leaves, base, bases)?;
+    let narrowed = narrow(&leaves, base, bases, Whose::Stranger)?;
     let digest = digest(&text, &narrow::destinations(&leaves, bases));
     let mut project = Project { path, digest, standing: Standing::Narrows, widening: narrowed.ignored };
     if project.widening.is_empty() {

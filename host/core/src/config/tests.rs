@@ -7,6 +7,7 @@ use berth_policy::files::{FileRules, Kind};
 
 use super::*;
 
+mod ceiling;
 mod narrowing;
 mod renamed;
 mod trusting;

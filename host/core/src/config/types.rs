@@ -125,6 +125,8 @@ impl Default for Limits {
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct FileTools {
+    /// Whether there are file tools: `false` takes them out of the catalogue.
+    pub enabled: bool,
     /// Directories that the built-in file tools may use. The default, and an empty list, is the working directory, read and write.
     pub allowed_paths: Vec<AllowedPath>,
     /// Globs that nobody reads or writes: `**/.env`, `secrets/**`, `~/.ssh`. They hold for plugins too.
@@ -135,11 +137,18 @@ pub struct FileTools {
     pub deny_write: Vec<PathGlob>,
 }
 
-rules!(FileTools { allowed_paths: Rule::Directories, deny_read: Rule::Adds, allow_read: Rule::Restricts, deny_write: Rule::Adds });
+rules!(FileTools {
+    enabled: Rule::OnlyFalse,
+    allowed_paths: Rule::Directories,
+    deny_read: Rule::Adds,
+    allow_read: Rule::Restricts,
+    deny_write: Rule::Adds
+});
 
 impl Default for FileTools {
     fn default() -> Self {
         Self {
+            enabled: true,
             allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
             deny_read: Vec::new(),
             allow_read: Vec::new(),

@@ -43,7 +43,9 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
                 Some(file) => format!("{} was read", file.display()),
                 None => format!("there is no {}: the defaults hold", folders.config_file().display()),
             };
-            (Some(loaded), vec![Finding::ok("file", file)])
+            let ceilings = loaded.ceilings.iter().map(|ceiling| Finding::ok("ceiling", bounds(ceiling)));
+            let found: Vec<Finding> = std::iter::once(Finding::ok("file", file)).chain(ceilings).collect();
+            (Some(loaded), found)
         }
         Err(Problems(problems)) => (None, problems.iter().map(problem).collect()),
     };
@@ -52,6 +54,12 @@ fn look(inputs: &Inputs) -> (Read, Vec<Finding>) {
     found.push(Finding::ok("variables", told));
     let is_right = loaded.is_some();
     (Read { folders: Some(folders), loaded: loaded.unwrap_or_default(), is_right }, found)
+}
+
+fn bounds(ceiling: &config::Ceiling) -> String {
+    let keys: Vec<&str> = ceiling.taken.iter().map(|taken| taken.key.as_str()).collect();
+    let taken = if keys.is_empty() { "no key that you set".to_owned() } else { keys.join(", ") };
+    format!("{} bounds {taken}", ceiling.path.display())
 }
 
 fn problem(problem: &config::Problem) -> Finding {

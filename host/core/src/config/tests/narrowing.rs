@@ -8,7 +8,7 @@ use super::super::keys::{Key, known};
 use super::*;
 
 /// Everything of a user who has said something about every kind of key.
-const USER: &str = r#"
+pub(super) const USER: &str = r#"
 [tools]
 call = 20
 max_call = 100
@@ -20,6 +20,7 @@ result_mib = 8
 written_mib = 64
 handles = 64
 [tools.file]
+enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
 deny_read = ["**/.env"]
 allow_read = ["*.md", "*.rs"]
@@ -32,7 +33,7 @@ allowed_paths = [{ path = "~/notes", access = "read" }]
 "#;
 
 /// For each key, what a stranger would write there to get more than `USER` grants. `None` where nothing that can be written there widens.
-fn attempt(key: &str) -> Option<&'static str> {
+pub(super) fn attempt(key: &str) -> Option<&'static str> {
     Some(match key {
         "tools.call" => "tools.call = 21",
         "tools.max_call" => "tools.max_call = 101",
@@ -43,6 +44,7 @@ fn attempt(key: &str) -> Option<&'static str> {
         "tools.limits.result_mib" => "tools.limits.result_mib = 256",
         "tools.limits.written_mib" => "tools.limits.written_mib = 65",
         "tools.limits.handles" => "tools.limits.handles = 65",
+        "tools.file.enabled" => "tools.file.enabled = true",
         "tools.file.allowed_paths" => "tools.file.allowed_paths = [\"/\"]",
         // Lists of denials add up, so nothing that stands there takes one away: not even the empty list.
         "tools.file.deny_read" | "tools.file.deny_write" => return None,
@@ -70,7 +72,7 @@ fn attempt(key: &str) -> Option<&'static str> {
     })
 }
 
-fn keys() -> impl Iterator<Item = String> {
+pub(super) fn keys() -> impl Iterator<Item = String> {
     known().iter().filter(|key| !key.table && !key.in_list).map(|Key { path, .. }| path.join("."))
 }
 

@@ -1,0 +1,140 @@
+//! Ceilings: what an organisation allows at most. A ceiling is written like a `berth.toml` and bounds everything that the operator says,
+//! variables and flags included. It only takes away, so whoever adds one needs no one's leave.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::check::Leaf;
+use super::keys::dotted;
+use super::narrow::{Bases, Whose, narrow};
+use super::{Loaded, Plugin, Problem, Source, file};
+
+/// The organisation's file. Only root can write it, or it ends the start.
+pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
+
+/// The variable that names a ceiling beside the organisation's.
+pub(super) const VARIABLE: &str = "BERTH_CEILING";
+
+/// A ceiling that holds.
+#[derive(Clone, Debug)]
+pub struct Ceiling {
+    /// The file.
+    pub path: PathBuf,
+    /// What it took away of what would hold without it.
+    pub taken: Vec<Taken>,
+    /// What it says itself: its rules are decided on apart from the operator's.
+    pub(crate) says: Loaded,
+}
+
+/// A key that a ceiling bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taken {
+    /// The dotted key.
+    pub key: String,
+    /// What would hold without the ceiling; null where nobody said anything.
+    pub wanted: Value,
+    /// Who said that.
+    pub wanted_by: Source,
+    /// What holds instead.
+    pub held: Value,
+    /// The ceiling's line.
+    pub source: Source,
+}
+
+/// A ceiling that was read, and bounds nothing yet.
+pub(super) struct Unapplied {
+    path: PathBuf,
+    leaves: Vec<Leaf>,
+}
+
+/// Reads the organisation's file, where there is one, and the `other` one, which has to be there.
+///
+/// # Errors
+///
+/// Everything that is wrong with them: a ceiling that can't be believed or understood might have forbidden what is about to be done.
+pub(super) fn read(system: Option<&Path>, other: Option<&Path>) -> Result<Vec<Unapplied>, Vec<Problem>> {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let system = system.map(|path| (path, file::read_ceiling(path)));
+    let other = other.map(|path| (path, file::read_named_ceiling(path).map(Some)));
+    for (path, text) in system.into_iter().chain(other) {
+        let text = match text {
+            Ok(Some(text)) => text.text,
+            Ok(None) => continue,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
+        let (leaves, wrong) = file::parse(path, &text, file::MAX_VALUES);
+        problems.extend(wrong);
+        found.push(Unapplied { path: path.to_owned(), leaves });
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Lets each ceiling take away from what `leaves` say, and adds to them what holds instead.
+///
+/// # Errors
+///
+/// What in a ceiling can't be followed.
+pub(super) fn apply(leaves: &mut Vec<Leaf>, ceilings: Vec<Unapplied>, bases: Bases<'_>) -> Result<Vec<Ceiling>, Vec<Problem>> {
+    let mut applied = Vec::new();
+    for Unapplied { path, leaves: said } in ceilings {
+        // As in the user's file: a name that no plugin can have is a mistake.
+        let says = Loaded::of(&said)?.checked()?;
+        let bounds: Vec<Leaf> = said.iter().filter(|leaf| !is_rule(leaf)).cloned().collect();
+        let mut taken = bound(leaves, &bounds, &says, bases)?;
+        let inherited = inherited(&bounds, &Loaded::of(leaves)?);
+        taken.extend(bound(leaves, &inherited, &says, bases)?);
+        applied.push(Ceiling { path, taken, says });
+    }
+    Ok(applied)
+}
+
+/// Rules are no bounds of a key: they are a gate of their own, before the operator's.
+fn is_rule(leaf: &Leaf) -> bool {
+    leaf.path.starts_with(&["tools".to_owned(), "policy".to_owned(), "rules".to_owned()])
+}
+
+fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_>) -> Result<Vec<Taken>, Vec<Problem>> {
+    let before = Loaded::of(leaves)?;
+    let mut base = before.clone();
+    // A plugin of the plugin folder has no table of its own where nothing is said of it, and is bounded nevertheless.
+    for name in says.config.plugins.keys() {
+        base.config.plugins.entry(name.clone()).or_insert_with(Plugin::default);
+    }
+    let narrowed = narrow(bounds, &base, bases, Whose::Organisation)?.leaves;
+    let taken = narrowed.iter().map(|leaf| {
+        let key = dotted(&leaf.path);
+        let all = serde_json::to_value(&before.config).unwrap_or_default();
+        let wanted = leaf.path.iter().fold(&all, |value, part| &value[part]).clone();
+        let held = serde_json::to_value(&leaf.value).unwrap_or_default();
+        let source = bounds.iter().find(|bound| bound.path == leaf.path).map_or_else(|| leaf.source(), Leaf::source);
+        Taken { wanted, wanted_by: before.source(&key), held, source, key }
+    });
+    let taken = taken.collect();
+    leaves.extend(narrowed);
+    Ok(taken)
+}
+
+/// What a plugin may not say of itself where the ceiling bounds it for all tools: no table of a plugin's leads out of `[tools.limits]`,
+/// `[tools.file]` and `[plugin_folder]`.
+fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
+    let mut inherited = Vec::new();
+    for leaf in bounds {
+        let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
+        let of_plugin = match path[..] {
+            ["tools", "limits", key] => vec!["limits", key],
+            ["tools", "file", "allowed_paths"] => vec!["allowed_paths"],
+            ["plugin_folder", "reload"] => vec!["reload"],
+            _ => continue,
+        };
+        for name in base.config.plugins.keys() {
+            let path = ["plugins", name].into_iter().chain(of_plugin.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
+            let sources = vec![leaf.source(); path.len()];
+            inherited.push(Leaf { path, sources, ..leaf.clone() });
+        }
+    }
+    inherited
+}

@@ -1,0 +1,236 @@
+//! What a ceiling takes away, of whom, and that it never gives.
+
+use std::fmt::Display;
+
+use serde_json::{Value, json};
+
+use super::super::keys::{Key, known};
+use super::super::rule::{Rule, rule};
+use super::narrowing::{USER, attempt, keys};
+use super::*;
+
+impl Scene {
+    fn ceiling(&self, text: &str) -> PathBuf {
+        let path = self.work.parent().expect("a parent").join("ceiling.toml");
+        fs::write(&path, text).expect("the file is written");
+        path
+    }
+
+    /// The configuration of a user who works under a ceiling.
+    fn under(&self, ceiling: &str, user: &str, settings: &[&str]) -> Result<Loaded, Problems> {
+        self.write(user);
+        let ceiling = self.ceiling(ceiling);
+        let more = inputs(&[("BERTH_CEILING", ceiling.to_str().expect("its name is UTF-8"))], settings);
+        load(&self.folders, &Inputs { working_directory: Some(self.work.clone()), ..more })
+    }
+
+    /// What the configuration comes to, directories by what they are.
+    fn normal(&self, loaded: &Loaded) -> Config {
+        let mut config = loaded.config.clone();
+        let plugins = config.plugins.values_mut().map(|plugin| &mut plugin.allowed_paths);
+        for allowed in plugins.chain([&mut config.tools.file.allowed_paths]).flatten() {
+            let path = super::super::policy::expand(&allowed.path, &self.work, &self.folders);
+            allowed.path = path.canonicalize().expect("it is there").display().to_string();
+        }
+        config
+    }
+}
+
+/// For each key, what an operator says to get much, what a ceiling says to allow less, and what holds then. `None` where nothing can be
+/// compared, so that the key must not stand in a ceiling.
+fn bound(key: &Key) -> Option<(String, String, Value)> {
+    let path = key.path.join(".");
+    let plain = |wide: &dyn Display, less: &str| {
+        let held = serde_json::from_str(less).expect("plain values are the same in TOML and JSON");
+        Some((wide.to_string(), less.to_owned(), held))
+    };
+    match rule(&key.path).expect("every key has a rule") {
+        Rule::Ignored => return None,
+        Rule::OnlyFalse => return plain(&true, "false"),
+        Rule::OnlyTrue => return plain(&false, "true"),
+        Rule::Approve => return plain(&"\"trust\"", "\"approve\""),
+        Rule::Stricter(words) => return plain(&format!("{:?}", words[words.len() - 1]), &format!("{:?}", words[0])),
+        Rule::SmallerOrAutomatic | Rule::SmallerOrUnbounded => return plain(&0, "1"),
+        Rule::Smaller => {
+            let least = least(&path);
+            return plain(&(least + 1), &least.to_string());
+        }
+        _ => {}
+    }
+    let (wide, less, held) = match path.as_str() {
+        "tools.file.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),
+        "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
+        "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
+        "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
+        "plugins.*.allowed_paths" => ("[\"/\"]", "[]", json!([])),
+        other => panic!("`{other}` needs what a ceiling can say of it"),
+    };
+    Some((wide.to_owned(), less.to_owned(), held))
+}
+
+/// The smallest number that a key takes.
+fn least(path: &str) -> u64 {
+    let (table, name) = path.rsplit_once('.').expect("keys lie in tables");
+    let tables = describe();
+    let table = tables.iter().find(|known| known.path == table.replace('*', "NAME")).expect("every table is described");
+    let key = table.keys.iter().find(|key| key.name == name).expect("every key is described");
+    let (_, range) = key.takes.split_once("from ").expect("it takes a number");
+    range.split(' ').next().expect("it has a beginning").parse().expect("it is a number")
+}
+
+#[test]
+fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
+    let scene = Scene::new();
+    let root = scene.work.parent().expect("a parent").display().to_string();
+    for key in known().iter().filter(|key| !key.table && !key.in_list) {
+        let name = key.path.join(".").replace('*', "known");
+        let Some((wide, text, expected)) = bound(key) else {
+            let problems = scene.under(&format!("{name} = \"x\""), USER, &[]).expect_err("it bounds nothing").to_string();
+            assert!(problems.contains("ceiling.toml:1: ") && problems.contains("a ceiling can't bound it"), "{problems}");
+            continue;
+        };
+        // The operator's file and a flag, which comes after it: neither leads out.
+        for (user, settings) in
+            [(format!("plugins.known = {{}}\n{name} = {wide}\n"), Vec::new()), (USER.to_owned(), vec![format!("{name}={wide}")])]
+        {
+            let user = if name.starts_with("plugins.") { user.replace("plugins.known = {}\n", "") } else { user };
+            let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+            let loaded = scene.under(&format!("{name} = {text}"), &user, &settings).unwrap_or_else(|problems| panic!("{name}: {problems}"));
+            let entry = loaded.entries().into_iter().find(|entry| entry.key == name).unwrap_or_else(|| panic!("{name} is there"));
+            assert_eq!(entry.value.to_string().replace(&root, "@"), expected.to_string(), "{name}: {user}");
+            let taken = loaded.ceilings[0].taken.iter().find(|taken| taken.key == name).unwrap_or_else(|| panic!("{name}: {loaded:?}"));
+            assert_eq!(taken.source, Source::File { path: loaded.ceilings[0].path.clone(), line: 1 });
+        }
+    }
+}
+
+#[test]
+fn a_ceiling_never_allows_more() {
+    let scene = Scene::new();
+    let alone = scene.normal(&scene.load(USER));
+    // What a stranger would write to get more gives nothing here either.
+    for key in keys() {
+        let Some(attempt) = attempt(&key) else { continue };
+        match scene.under(attempt, USER, &[]) {
+            // The two have no directory in common.
+            Ok(loaded) if key == "plugins.*.allowed_paths" => assert!(loaded.config.plugins["known"].allowed_paths.is_empty(), "{attempt}"),
+            Ok(loaded) => assert_eq!(scene.normal(&loaded), alone, "{attempt}"),
+            Err(problems) => assert!(problems.to_string().contains("a ceiling can't bound it"), "{attempt}: {problems}"),
+        }
+    }
+    let empty = scene.under("", USER, &[]).expect("an empty ceiling bounds nothing");
+    assert_eq!((empty.config, empty.ceilings[0].taken.len()), (scene.load(USER).config, 0));
+}
+
+#[test]
+fn flags_and_trusted_files_stay_below_it() {
+    let scene = Scene::new();
+    let home = scene.folders.home.clone().expect("a home");
+    scene.write("");
+    fs::write(scene.work.join("berth.toml"), "tools.file.allowed_paths = [\"~\"]\ntools.call = 600\n").expect("the file is written");
+    let path = scene.ceiling("tools.file.allowed_paths = [\".\"]\ntools.call = 60\n");
+    let all = Inputs {
+        working_directory: Some(scene.work.clone()),
+        allow: vec![("/".into(), PathAccess::ReadWrite), (home.clone(), PathAccess::Read)],
+        ..inputs(&[("BERTH_CEILING", path.to_str().expect("UTF-8")), ("BERTH_TOOLS_CALL", "300")], &["tools.max_call=3000"])
+    };
+    let loaded = load(&scene.folders, &all).expect("it is right");
+    loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is trusted");
+    let loaded = load(&scene.folders, &all).expect("it is right");
+    assert_eq!(loaded.project.as_ref().expect("it was read").standing, Standing::Trusted);
+    assert_eq!(loaded.config.tools.call.get(), 60);
+    let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
+    assert_eq!(grants.iter().map(|grant| &grant.path).collect::<Vec<_>>(), [&scene.work]);
+}
+
+#[test]
+fn what_has_nothing_in_common_leaves_nothing() {
+    let scene = Scene::new();
+    let user = "[tools.file]\nallowed_paths = [\".\"]\n[plugins.x]\nallowed_paths = [\".\"]\n";
+    let loaded = scene.under("tools.file.allowed_paths = [\"~/notes\"]", user, &[]).expect("it is right");
+    assert!(!loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(), "{:?}", loaded.config);
+    assert!(loaded.built_in_files(&scene.folders, &scene.work).expect("nothing is granted").grants.is_empty());
+    let taken: Vec<&str> = loaded.ceilings[0].taken.iter().map(|taken| taken.key.as_str()).collect();
+    assert_eq!(taken, ["tools.file.enabled", "plugins.x.allowed_paths"]);
+    assert!(loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"), "{}", loaded.place("tools.file.enabled"));
+    // Globs can't be cut with each other, so that is a mistake, and not the operator's list.
+    let problems =
+        scene.under("tools.file.allow_read = [\"*.rs\"]", "tools.file.allow_read = [\"src/**\"]", &[]).expect_err("no glob is left");
+    assert!(problems.to_string().contains("nothing is left"), "{problems}");
+}
+
+#[test]
+fn a_bound_for_all_tools_bounds_those_that_say_something_of_their_own() {
+    let scene = Scene::new();
+    let ceiling = "[tools]\nlimits.memory_mib = 64\nfile.allowed_paths = [\"~/notes\"]\n[plugin_folder]\nreload = \"approve\"\n";
+    let user = "[plugins.x]\nreload = \"trust\"\nlimits.memory_mib = 512\nallowed_paths = [\"~\"]\n[plugins.y]\n";
+    let loaded = scene.under(ceiling, user, &[]).expect("it is right");
+    assert_eq!((loaded.plugin_limits("x").memory_mib.get(), loaded.plugin_limits("y").memory_mib.get()), (64, 64));
+    assert_eq!((loaded.reload("x"), loaded.reload("y")), (Reload::Approve, Reload::Approve));
+    let notes = scene.folders.home.as_ref().expect("a home").join("notes");
+    assert_eq!(loaded.config.plugins["x"].allowed_paths, [allowed(notes.to_str().expect("UTF-8"), PathAccess::ReadWrite)]);
+    // One that the operator's configuration has no table for may lie in the plugin folder.
+    let loaded = scene.under("plugins.z.limits.memory_mib = 32", "", &[]).expect("it is right");
+    assert_eq!(loaded.plugin_limits("z").memory_mib.get(), 32);
+}
+
+#[test]
+fn two_ceilings_bound_both() {
+    let scene = Scene::new();
+    scene.write("tools.call = 100\ntools.max_call = 1000\n");
+    let system = scene.ceiling("tools.call = 40\ntools.max_call = 50\n");
+    let other = scene.work.join("other.toml");
+    fs::write(&other, "tools.call = 60\ntools.max_call = 20\n").expect("the file is written");
+    let both = Inputs { ceiling: Some(system), ..inputs(&[("BERTH_CEILING", other.to_str().expect("UTF-8"))], &[]) };
+    match load(&scene.folders, &both) {
+        Ok(loaded) => {
+            assert_eq!((loaded.config.tools.call.get(), loaded.config.tools.max_call.get()), (40, 20));
+            assert_eq!(loaded.source("tools.max_call"), Source::File { path: other, line: 2 });
+        }
+        // Only what is root's is believed as the organisation's.
+        Err(problems) => assert!(!rustix::process::geteuid().is_root() && problems.to_string().contains("only root's"), "{problems}"),
+    }
+}
+
+#[test]
+fn a_ceiling_that_can_t_be_believed_or_understood_ends_the_start() {
+    let scene = Scene::new();
+    scene.write("");
+    let path = scene.ceiling("tools.call = 5");
+    let of_organisation = |expected: &str| {
+        let problems = load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() }).expect_err("it is not believed");
+        let problems = problems.to_string();
+        assert!(problems.contains("ceiling.toml") && problems.contains(expected), "{problems}");
+    };
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("its mode is set");
+        of_organisation("can be written by others");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode is set");
+        let folder = path.parent().expect("a folder");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("its mode is set");
+        of_organisation("its folder");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("its mode is set");
+        std::os::unix::fs::chown(&path, Some(65534), None).expect("its owner is set");
+    }
+    of_organisation("only root's is believed");
+    fs::remove_file(&path).expect("it goes");
+    std::os::unix::fs::symlink("nowhere.toml", &path).expect("a link is made");
+    of_organisation("can't be opened");
+    fs::remove_file(&path).expect("it goes");
+    let without = load(&scene.folders, &Inputs { ceiling: Some(path.clone()), ..Inputs::default() }).expect("there is none");
+    assert!(without.ceilings.is_empty());
+
+    for (text, expected) in [
+        ("[tools]\ncal = 5", "did you mean `call`?"),
+        ("tools.call =", "is not TOML"),
+        ("tools.call = \"x\"", "invalid type"),
+        ("[plugins.\"A B\"]\nlimits.handles = 16", "is no name for a plugin"),
+        ("tools.file.allowed_paths = [\".\", { path = \"src/missing\", access = \"read\" }]", "is no directory that is there"),
+    ] {
+        let problems = scene.under(text, "", &[]).expect_err("it is wrong").to_string();
+        assert!(problems.contains("ceiling.toml:") && problems.contains(expected), "{text}: {problems}");
+    }
+    let missing = inputs(&[("BERTH_CEILING", "/nowhere/ceiling.toml")], &[]);
+    let problems = load(&scene.folders, &missing).expect_err("it has to be there").to_string();
+    assert!(problems.contains("/nowhere/ceiling.toml") && problems.contains("can't be opened"), "{problems}");
+}
