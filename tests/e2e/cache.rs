@@ -9,7 +9,7 @@ use berth_host::{Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, berth, run};
+use crate::support::{Component, Offer, berth, run, unasked};
 
 /// A plugin and Berth's own folders, its code compiled into the cache.
 struct Compiled {
@@ -35,7 +35,8 @@ impl Compiled {
     }
 
     async fn host(&self, helper: &Path) -> Result<Host, String> {
-        let builder = Host::builder().folders(Folders::inside(self.root.path())).working_directory(self.root.path());
+        let folders = Folders::inside(self.root.path());
+        let builder = Host::builder().config(unasked(&folders)).folders(folders).working_directory(self.root.path());
         let host = builder.plugin_file(self.root.path().join("plugin.wasm")).helper(helper).build().await;
         host.map_err(|error| error.to_string())
     }

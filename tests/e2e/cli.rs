@@ -121,8 +121,12 @@ fn a_plugin_gets_what_the_user_s_file_grants_its_name() {
     let cli = Cli::new();
     let hostile = plugin("hostile").display().to_string();
     let path = format!("path={}", cli.work().join("notes.txt").display());
+    cli.configure("tools.autonomy = \"full\"");
     cli.run(&["--plugin", &hostile, "call", "hostile__read_outside", &path]).ends(1);
-    cli.configure(&format!("[plugins.hostile]\npath = {hostile:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\n", cli.work()));
+    cli.configure(&format!(
+        "tools.autonomy = \"full\"\n[plugins.hostile]\npath = {hostile:?}\nreload = \"trust\"\nallowed_paths = [{:?}]\n",
+        cli.work()
+    ));
     let read = cli.run(&["call", "hostile__read_outside", &path]).ends(0).stdout;
     assert!(read.contains("first"), "{read}");
     let outside = format!("path={}", cli.root.path().join("secret.txt").display());
@@ -133,6 +137,7 @@ fn a_plugin_gets_what_the_user_s_file_grants_its_name() {
 #[test]
 fn a_hostile_plugin_can_not_steer_the_terminal() {
     let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"");
     let hostile = plugin("hostile").display().to_string();
     let arguments = json!({ "text": "word\u{1b}]0;title\u{7}\u{1b}[2J\u{202e}" }).to_string();
     for attack in ["hostile__speak_in_control_characters", "hostile__fail_in_control_characters"] {
@@ -170,7 +175,7 @@ fn directories_are_allowed_for_one_command() {
     assert!(cli.run(&["--allow-read", &root, "call", "read", "path=../secret.txt"]).ends(0).stdout.contains("the secret"));
     cli.run(&["--allow-read", &root, "call", "write", "path=../secret.txt", "content=x"]).ends(3);
     assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "the secret");
-    cli.run(&["--allow", &root, "call", "write", "path=../secret.txt", "content=x"]).ends(0);
+    cli.run(&["--set", "tools.autonomy=full", "--allow", &root, "call", "write", "path=../secret.txt", "content=x"]).ends(0);
     assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "x");
 }
 

@@ -9,7 +9,7 @@ use berth_host::{CancellationToken, Category, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{berth, builtin, example, failure, plugin, shared_cache};
+use crate::support::{berth, builtin, example, failure, plugin, shared_cache, unasked};
 
 /// Runs an example of the library with the file tools and a folder, and returns what it prints.
 #[track_caller]
@@ -70,7 +70,7 @@ fn a_host_works_on_a_runtime_of_one_thread() {
     let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
     let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a reactor starts");
     reactor.block_on(async {
-        let builder = Host::builder().folders(folders).working_directory(folder.path()).helper(berth());
+        let builder = Host::builder().config(unasked(&folders)).folders(folders).working_directory(folder.path()).helper(berth());
         let builder = builder.builtins(&[builtin("file"), builtin("bench")]).plugin_file(plugin("hostile"));
         let host = std::sync::Arc::new(builder.build().await.expect("the plugins load"));
         fs::write(folder.path().join("a.txt"), "here").expect("a file is written");

@@ -53,13 +53,13 @@ fn options_answer_the_questions() {
 }
 
 #[test]
-fn a_no_to_writing_is_one() {
+fn a_no_to_writing_without_asking_asks() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--write", "no"]).ends(0).stdout;
-    assert!(told.contains("tools only read there"), "{told}");
+    assert!(told.contains("asks you first"), "{told}");
     user.run(&["call", "read", "path=notes.txt"]).ends(0);
     let refused = user.run(&["call", "write", "path=notes.txt", "content=x"]).ends(3).stderr;
-    assert!(refused.contains("read-only"), "{refused}");
+    assert!(refused.contains("confirmation_required"), "{refused}");
     assert_eq!(fs::read_to_string(user.0.work().join("notes.txt")).expect("it is there"), "first\nsecond\n");
 }
 
@@ -108,8 +108,7 @@ fn the_questions_are_asked_at_a_terminal() {
     let user = Newcomer::new();
     let Some(ended) = user.0.typed(&["init"], "/\n..\n\nn\ny\n") else { return };
     let shown = ended.ends(0).stdout;
-    for part in
-        ["the whole machine", "Another one", "without asking? [Y/n]", "network? [y/N]", "tools only read there", "No tool of this version"]
+    for part in ["the whole machine", "Another one", "without asking? [y/N]", "network? [y/N]", "asks you first", "No tool of this version"]
     {
         assert!(shown.contains(part), "{part} is missing: {shown}");
     }

@@ -10,7 +10,7 @@ fn an_answer_tells_the_steps_that_the_call_took() {
         let scene = Scene::new().await;
         let steps = |answer: &berth_host::Answer| answer.steps.iter().map(|step| step.name).collect::<Vec<_>>();
         let answer = scene.call("read", json!({ "path": "public.txt" })).await;
-        assert_eq!(steps(&answer), ["resolve", "validate", "govern", "run", "shape"]);
+        assert_eq!(steps(&answer), ["resolve", "validate", "govern", "run", "shape", "record"]);
         assert_eq!(answer.tool.as_deref(), Some("read"));
         // A call that is refused does not run.
         let answer = scene.call("read", json!({ "path": scene.secret_file })).await;

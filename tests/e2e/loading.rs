@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, berth, builtin, failure, manifest, plugin, run, section, shared_cache};
+use crate::support::{Component, Offer, berth, builtin, failure, manifest, plugin, run, section, shared_cache, unasked};
 
 /// A host with the built-in tools and one plugin of `bytes`.
 async fn load(bytes: &[u8]) -> Result<Host, String> {
@@ -23,6 +23,7 @@ async fn load_file(file: &Path) -> Result<Host, String> {
     let folder = TempDir::new().expect("a temporary folder is made");
     let folders = Folders { cache: shared_cache(), ..Folders::inside(folder.path()) };
     let host = Host::builder()
+        .config(unasked(&folders))
         .folders(folders)
         .working_directory(folder.path())
         .builtins(&[builtin("file"), builtin("bench")])

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use berth_host::config::{Folders, Loaded};
 use berth_host::text::neutral_line;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::arguments::{InitArguments, Options, YesOrNo};
 use crate::ask::{self, Dialogue};
@@ -17,7 +17,7 @@ use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
 const NO_NETWORK: &str = "No tool of this version uses the network, so nothing is granted; a later version will ask for it by name.";
-const NO_APPROVALS: &str = "Nobody can be asked in this version, so tools only read there.";
+const ASKS: &str = "A tool that writes there asks you first.";
 
 /// What a person wants.
 #[derive(Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
         // As Enter would.
         None => Answers {
             folders: if folders.is_empty() { vec![".".to_owned()] } else { folders },
-            write: write.unwrap_or(true),
+            write: write.unwrap_or(false),
             network: network.unwrap_or(false),
         },
     };
@@ -95,7 +95,7 @@ fn ask<R: BufRead, W: Write>(
     }
     let write = match write {
         Some(write) => write,
-        None => dialogue.yes_or_no("May tools write there without asking?", true)?,
+        None => dialogue.yes_or_no("May tools write there without asking?", false)?,
     };
     let network = match network {
         Some(network) => network,
@@ -139,18 +139,15 @@ fn configuration(answers: &Answers) -> String {
     let mut text = "\
 # Berth's configuration, as `berth init` wrote it. `berth config init --print` tells every key,
 # `berth config check` whether this is right, and `berth config show` what holds.
-
-[tools.file]
-# What the built-in tools may use. \".\" is the folder in which berth is started.
 "
     .to_owned();
-    if !answers.write {
-        text += "# With access = \"read\", nothing is written there; a plain \"folder\" is read and written.\n";
+    if answers.write {
+        text += "\n[tools]\n# What acts does so without asking; without this line, it asks.\nautonomy = \"full\"\n";
     }
-    text += "allowed_paths = [\n";
+    text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which berth is started.\n";
+    text += "# { path = \"…\", access = \"read\" } is never written to.\nallowed_paths = [\n";
     for folder in &answers.folders {
-        let value: Value = if answers.write { json!(folder) } else { json!({ "path": folder, "access": "read" }) };
-        let _ = writeln!(text, "  {},", toml(&value));
+        let _ = writeln!(text, "  {},", toml(&json!(folder)));
     }
     text += "]\n";
     text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
@@ -162,7 +159,7 @@ fn configuration(answers: &Answers) -> String {
 fn told(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
     let mut text = format!("{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n", shown::path(file), shown::path(plugins));
     if !answers.write {
-        text += &format!("{NO_APPROVALS}\n");
+        text += &format!("{ASKS}\n");
     }
     if answers.network {
         text += &format!("{NO_NETWORK}\n");
@@ -198,7 +195,7 @@ mod tests {
 
     #[test]
     fn enter_answers_every_question_as_without_a_configuration() {
-        assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], true, false)));
+        assert_eq!(dialogue("\n\n\n\n").0.ok(), Some(answers(&["."], false, false)));
     }
 
     #[test]
@@ -246,12 +243,13 @@ mod tests {
     fn nothing_is_promised_that_does_not_hold() {
         let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
         let told = |answers: &Answers| told(answers, paths.0, paths.1, paths.2);
-        assert!(told(&answers(&["."], false, true)).contains(NO_APPROVALS) && told(&answers(&["."], true, true)).contains(NO_NETWORK));
+        assert!(told(&answers(&["."], false, true)).contains(ASKS) && told(&answers(&["."], true, true)).contains(NO_NETWORK));
         let all = told(&answers(&["."], true, false));
-        assert!(!all.contains(NO_APPROVALS) && !all.contains(NO_NETWORK) && all.contains("berth call list_directory\n"), "{all}");
+        assert!(!all.contains(ASKS) && !all.contains(NO_NETWORK) && all.contains("berth call list_directory\n"), "{all}");
         let elsewhere = told(&answers(&["/a b"], true, false));
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
-        assert!(read.contains("  { path = \"/a\\\"b\", access = \"read\" },\n"), "{read}");
+        assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("autonomy"), "{read}");
+        assert!(configuration(&answers(&["."], true, false)).contains("\nautonomy = \"full\"\n"));
     }
 }

@@ -122,6 +122,7 @@ impl HostBuilder {
         let limits = policies.limits(policies.config.config.tools.limits);
         let home = policies.folders.home.clone();
         let retry = Retry(policies.config.config.tools.retry.backoff());
+        let governor = Governor::new(policies.config.policy());
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
@@ -138,7 +139,7 @@ impl HostBuilder {
             settings,
             _watch: watch,
             session: Session::new(format!("process {}", std::process::id())),
-            governor: Governor,
+            governor,
             audit: Audit,
             results: Results,
             retry,

@@ -155,6 +155,15 @@ impl Host {
         self.plugins.look(true).await;
     }
 
+    /// Exchanges the rules that calls are decided by for those of a configuration that was loaded anew: permissions, policies, autonomy and
+    /// trust. It is one exchange: no call is decided by some of the old rules and some of the new. What a call was decided by holds for
+    /// that call; one that waits for a person is decided on once more when the answer comes.
+    ///
+    /// What plugins are granted, their limits, and which there are stays as it was built.
+    pub fn reload_rules(&self, config: &crate::config::Loaded) {
+        self.governor.exchange(config.policy());
+    }
+
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say
     /// something else then. The number is that of the changes so far. The receiver ends with the host.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {

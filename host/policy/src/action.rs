@@ -26,6 +26,13 @@ pub struct Action<'a> {
     pub caller: Option<&'a str>,
 }
 
+impl Action<'_> {
+    /// Whether it can change something, or reach somebody.
+    pub fn acts(&self) -> bool {
+        !self.annotations.read_only
+    }
+}
+
 /// Something that a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActedOn {

@@ -84,7 +84,9 @@ impl Living {
     }
 
     async fn build(&self, settings: &[&str], watch: bool) -> Arc<Host> {
-        let settings = settings.iter().map(|&setting| setting.replace("{root}", &self.root().display().to_string())).collect();
+        // The handmade tools say nothing about themselves, so they count as acting.
+        let settings = ["tools.autonomy=full"].iter().chain(settings);
+        let settings = settings.map(|&setting| setting.replace("{root}", &self.root().display().to_string())).collect();
         let loaded = config::load(&self.folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
         let builder = Host::builder().config(loaded).folders(self.folders.clone()).working_directory(self.work());
         let builder = builder.builtins(&[builtin("file")]).helper(berth());

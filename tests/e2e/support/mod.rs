@@ -20,4 +20,4 @@ pub(crate) use living::{Living, mappings_below, said, soon, state, until, until_
 pub(crate) use log::{log_of, log_with};
 pub(crate) use process::{assert_memory_bounded, descriptors_below};
 pub(crate) use running::run;
-pub(crate) use scene::{Recorder, Scene, shared_cache};
+pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};

@@ -13,7 +13,9 @@ use super::artifacts::{berth, builtin, plugin};
 use super::log;
 
 /// Small bounds, so that what runs into one does so soon.
-const BOUNDS: [&str; 7] = [
+const BOUNDS: [&str; 8] = [
+    // Attacks are about what holds without a person.
+    "tools.autonomy=full",
     "tools.call=1",
     "tools.limits.cpu_secs=1",
     "tools.limits.memory_mib=64",
@@ -187,6 +189,12 @@ fn traces(folder: &Path) -> BTreeMap<PathBuf, Trace> {
         traces.insert(path, (bytes, metadata.mode(), metadata.nlink(), times.0, times.1));
     }
     traces
+}
+
+/// A configuration in which what acts does so unasked, and nothing else is said.
+pub(crate) fn unasked(folders: &Folders) -> config::Loaded {
+    let settings = vec!["tools.autonomy=full".to_owned()];
+    config::load(folders, &Inputs { settings, ..Inputs::default() }).expect("the setting is valid")
 }
 
 /// Code that was compiled for one test serves the others.

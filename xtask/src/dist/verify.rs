@@ -60,7 +60,7 @@ const CHECKS: [Check; 7] = [
     Check {
         name: "the file tools don't work",
         run: |alone| {
-            alone.prints(&["call", "write", "path=note.txt", "content=tied up\n"], "note.txt")?;
+            alone.prints(&["--set", "tools.autonomy=full", "call", "write", "path=note.txt", "content=tied up\n"], "note.txt")?;
             alone.prints(&["call", "read", "path=note.txt"], "tied up")?;
             alone.prints(&["call", "grep", "pattern=t[ij]ed"], "note.txt")
         },

@@ -25,6 +25,8 @@ use crate::style::{BAD, FAINT, GOOD, STRONG};
 const CONFIGURATION: &str = "\
 [tools]
 call = 3
+# Nobody is asked: the attacks are to be stopped by what holds without a person.
+autonomy = \"full\"
 
 [tools.limits]
 cpu_secs = 1

@@ -35,6 +35,8 @@ pub struct Tools {
     pub max_concurrent: Bounded<0, 1024>,
     /// Seconds that a plugin which was called has a few fresh instances waiting for its next call. 0: none is made before it is asked for.
     pub keep_ready: Bounded<0, 86_400>,
+    /// How much may happen without a person, where no permission says so.
+    pub autonomy: Autonomy,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
@@ -46,6 +48,7 @@ pub struct Tools {
 }
 
 rules!(Tools {
+    autonomy: Rule::Stricter(&["read-only", "supervised", "full"]),
     call: Rule::Smaller,
     max_call: Rule::Smaller,
     max_concurrent: Rule::SmallerOrAutomatic,
@@ -63,6 +66,7 @@ impl Default for Tools {
             max_call: Bounded::clamped(600),
             max_concurrent: Bounded::clamped(0),
             keep_ready: Bounded::clamped(30),
+            autonomy: Autonomy::default(),
             limits: Limits::default(),
             file: FileTools::default(),
             retry: Retry::default(),
@@ -81,6 +85,20 @@ impl Tools {
     pub fn max_call_time(&self) -> Duration {
         Duration::from_secs(self.max_call.get())
     }
+}
+
+/// How much may happen without a person. What only reads is allowed within its grants, whatever stands here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Autonomy {
+    /// Nothing acts.
+    ReadOnly,
+    /// What acts asks a person, unless a permission allows it.
+    #[default]
+    Supervised,
+    /// What acts is allowed, unless a permission asks or denies.
+    Full,
 }
 
 /// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.

@@ -38,6 +38,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.call" => "tools.call = 21",
         "tools.max_call" => "tools.max_call = 101",
         "tools.max_concurrent" => "tools.max_concurrent = 0",
+        "tools.autonomy" => "tools.autonomy = \"full\"",
         "tools.keep_ready" => "tools.keep_ready = 31",
         "tools.limits.cpu_secs" => "tools.limits.cpu_secs = 11",
         "tools.limits.memory_mib" => "tools.limits.memory_mib = 16384",
