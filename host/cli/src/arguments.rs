@@ -74,6 +74,8 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
+    /// List the questions of calls that need a yes, and answer them
+    Approvals(ApprovalsArguments),
     /// List the tools, or tell everything about one
     Tools(ToolsArguments),
     /// List, look into, approve and reload plugins
@@ -103,6 +105,7 @@ Examples:
   berth call grep '{\"pattern\": \"TODO\", \"case_sensitive\": false}'
   echo '{\"path\": \"notes.md\", \"content\": \"hello\"}' | berth call write -
   berth call read path=logo.png --output copy.png
+  berth call write path=notes.md content=hello --yes
 
 KEY=VALUE is turned into the type that the tool's schema names; a list is given by repeating the key. JSON is taken as it is.
 The answer's text goes to stdout, everything else to stderr.";
@@ -122,12 +125,62 @@ pub(crate) struct CallArguments {
     /// Write the answer to this file: what isn't text if there is such a part, else the text
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
+    /// Say yes to this one call, where a person has to agree; what is denied stays denied
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The session that the call belongs to [default: what you do in this directory]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
     /// Print one JSON object: id, tool, ok, and output or failure
     #[arg(long)]
     pub(crate) json: bool,
     /// Tell the steps of the call and their times
     #[arg(long, short, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,
+}
+
+const APPROVALS_AFTER: &str = "\
+Examples:
+  berth approvals
+  berth approvals --json
+  berth approvals allow 3f9a2c41d07b
+  berth approvals deny 3f9a2c41d07b
+
+A call that needs a yes, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits
+([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
+
+/// `berth approvals`.
+#[derive(Args, Debug)]
+#[command(after_help = APPROVALS_AFTER, args_conflicts_with_subcommands = true)]
+pub(crate) struct ApprovalsArguments {
+    /// Print a JSON array of the questions
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) answer: Option<ApprovalsCommand>,
+}
+
+/// `berth approvals …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// Say yes
+    #[command(after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b\n  berth approvals allow 3f9a --session")]
+    Allow {
+        /// The question, or how it begins
+        id: String,
+        /// For all calls of the session that are the same, until that expires
+        #[arg(long, conflicts_with = "always")]
+        session: bool,
+        /// For good: as a rule of your berth.toml, which is shown
+        #[arg(long)]
+        always: bool,
+    },
+    /// Say no
+    #[command(after_help = "Example:\n  berth approvals deny 3f9a2c41d07b")]
+    Deny {
+        /// The question, or how it begins
+        id: String,
+    },
 }
 
 const TOOLS_AFTER: &str = "\

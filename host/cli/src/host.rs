@@ -80,7 +80,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
     result
 }
 
-async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
+/// Builds the host of what was loaded.
+pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
     let mut builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?).builtins(BUILTINS);
     for file in &options.plugin {
         builder = builder.plugin_file(file.clone());

@@ -1,7 +1,9 @@
 //! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_host`.
 
+mod approvals;
 mod arguments;
 mod ask;
+mod asking;
 mod builtins;
 mod call;
 mod completions;
@@ -74,6 +76,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     log(options.log)?;
     match command {
         Command::Call(call) => call::run(&call, &options),
+        Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Config(command) => config::run(command, &options),

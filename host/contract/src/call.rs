@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -40,8 +41,21 @@ impl fmt::Debug for Call {
 }
 
 /// Names a call: opaque, unique, at most 64 characters.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct CallId(pub Arc<str>);
+
+impl From<String> for CallId {
+    fn from(id: String) -> Self {
+        Self(id.into())
+    }
+}
+
+impl From<CallId> for String {
+    fn from(CallId(id): CallId) -> Self {
+        (*id).to_owned()
+    }
+}
 
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

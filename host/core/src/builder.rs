@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Runtime};
 
+use crate::approvals::Asking;
 use crate::audit::Audit;
 use crate::config::{Folders, Loaded};
 use crate::governor::Governor;
@@ -120,6 +122,7 @@ impl HostBuilder {
         policies.check_replacements(&self.builtins)?;
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
+        let asking = Asking::new(Duration::from_secs(policies.config.config.approvals.expire_secs.get()));
         let home = policies.folders.home.clone();
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let governor = Governor::new(policies.config.policy());
@@ -140,6 +143,7 @@ impl HostBuilder {
             _watch: watch,
             session: Session::new(format!("process {}", std::process::id())),
             governor,
+            asking,
             audit: Audit,
             results: Results,
             retry,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::HostBuilder;
-use crate::approvals::{Approval, Approver};
+use crate::approvals::{Approval, Approver, Asking};
 use crate::audit::Audit;
 use crate::governor::Governor;
 use crate::plugins::{PluginState, Plugins, Watch};
@@ -27,6 +27,7 @@ pub struct Host {
     /// The session of calls that name none.
     pub(crate) session: Session,
     pub(crate) governor: Governor,
+    pub(crate) asking: Asking,
     pub(crate) audit: Audit,
     pub(crate) results: Results,
     pub(crate) retry: Retry,

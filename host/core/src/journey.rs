@@ -8,7 +8,7 @@ use berth_contract::{Call, CallId, CancellationToken, Events, Failure, Outcome, 
 use berth_policy::Verdict;
 use serde_json::Value;
 
-use crate::approvals::{self, Approver};
+use crate::approvals::Approver;
 use crate::catalogue::Tool;
 use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
@@ -83,7 +83,7 @@ impl Host {
         let arguments = Arc::unwrap_or_clone(std::mem::take(&mut facts.arguments));
         let (arguments, acted_on) = subjects::decided(&tool, self.settings.home.as_deref(), arguments)?;
         (facts.arguments, facts.subjects) = (Arc::new(arguments), acted_on);
-        self.govern(facts, rest.approver.as_deref(), steps).await?;
+        self.govern(facts, &rest, steps).await?;
 
         if facts.acts() {
             self.audit.intent(facts).await?;
@@ -113,12 +113,12 @@ impl Host {
     }
 
     /// Decides, and has a person agree where that is what was decided.
-    async fn govern(&self, facts: &mut Facts, approver: Option<&dyn Approver>, steps: &mut Steps) -> Result<(), Failure> {
+    async fn govern(&self, facts: &mut Facts, rest: &Rest, steps: &mut Steps) -> Result<(), Failure> {
         let mut decision = self.governor.decide(facts, false);
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
-            facts.approval = Some(approvals::approved(facts, &decision, approver).await?);
+            facts.approval = Some(self.asking.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
             decision = self.governor.decide(facts, true);
             steps.done("approve");

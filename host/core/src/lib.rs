@@ -213,6 +213,7 @@
 mod approvals;
 mod audit;
 mod builder;
+mod canonical;
 mod catalogue;
 pub mod config;
 pub mod doctor;
@@ -229,7 +230,9 @@ pub mod state;
 mod subjects;
 mod validate;
 
-pub use approvals::{Approval, Approver, Fingerprint, Question, Reply, Scope};
+pub use approvals::{
+    Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
+};
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     FileState, HostError, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Subject, SubjectKind, Told, text,

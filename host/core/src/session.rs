@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use berth_contract::HostError;
 
 use crate::config::Folders;
-pub(crate) use state::SessionState;
+pub(crate) use state::{SessionState, seconds};
 
 /// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.
 ///

@@ -1,6 +1,7 @@
 //! What is decided on: one call, as the gates see it.
 
 use berth_contract::{Access, Annotations, SubjectKind};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A call before it runs.
@@ -34,7 +35,7 @@ impl Action<'_> {
 }
 
 /// Something that a call acts on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActedOn {
     /// What the text names.
     pub kind: SubjectKind,

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use berth_contract::Denial;
+use serde::{Deserialize, Serialize};
 
 /// What is to become of a call. The later, the more severe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It may run.
     Allow,
@@ -27,7 +29,8 @@ impl Verdict {
 }
 
 /// A place where a call is decided on, in the order in which a call comes to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// Commands that never run.
     Blocklist,
@@ -76,7 +79,7 @@ impl Gate {
 }
 
 /// What was decided, and by what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// What is to become of the call.
     pub verdict: Verdict,

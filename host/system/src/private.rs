@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
+/// The mode of files that are nobody else's business.
+const PRIVATE: u32 = 0o600;
+
 /// A folder that nobody else can change, by its handle. What Berth makes, nobody else can enter either.
 #[derive(Debug)]
 pub struct PrivateFolder(Dir);
@@ -70,7 +73,16 @@ impl PrivateFolder {
     ///
     /// As the system has them; the old file is still there then.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.put_then(name, bytes, File::sync_all)
+        self.put_then(name, bytes, PRIVATE, File::sync_all)
+    }
+
+    /// [`put`](Self::put) with permission bits of its own, for a file that the user keeps there and that others may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn put_with_mode(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+        self.put_then(name, bytes, mode, File::sync_all)
     }
 
     /// [`put`](Self::put) without waiting for the disk: for what may be lost where the machine breaks down right afterwards.
@@ -79,16 +91,19 @@ impl PrivateFolder {
     ///
     /// As [`put`](Self::put).
     pub fn put_lightly(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.put_then(name, bytes, |_| Ok(()))
+        self.put_then(name, bytes, PRIVATE, |_| Ok(()))
     }
 
-    fn put_then(&self, name: &str, bytes: &[u8], written: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    fn put_then(&self, name: &str, bytes: &[u8], mode: u32, written: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let aside = format!("{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
+        options.write(true).create_new(true).mode(PRIVATE);
         let put = self.0.open_with(&aside, &options).and_then(|file| {
             let mut file = file.into_std();
+            if mode != PRIVATE {
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+            }
             file.write_all(bytes)?;
             written(&file)
         });

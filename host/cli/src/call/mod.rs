@@ -11,16 +11,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_host::{Body, Content, Events, Host, NoEvents, Request};
+use berth_host::config::{self, Folders};
+use berth_host::text::neutral_line;
+use berth_host::{Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
 
 use crate::arguments::{CallArguments, Options};
+use crate::asking::Asker;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 
 /// Bytes of JSON on stdin: what a host takes at most, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;
+
+/// Bytes of a session's name, which every record of a call has.
+const MAX_SESSION: usize = 128;
 
 /// Bytes of an attachment, which is held in memory and copied into the sandbox.
 const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
@@ -29,18 +35,37 @@ const MAX_ATTACHMENT: u64 = 64 * 1024 * 1024;
 pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error> {
     let attachments = call.attach.iter().map(|file| attachment(file)).collect::<Result<_, _>>()?;
     let cancel = interrupt::cancellation()?;
-    let (answer, live) = host::run(options, async |host: Host| {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let session = session(call.session.as_deref(), &folders)?;
+    let approver = Asker::of(call.yes, &folders, &loaded);
+    let (answer, live) = host::block_on(async {
+        let host = host::build(options, folders, loaded).await?;
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
         let live = live::Live::where_watched();
         let events: Arc<dyn Events> = match &live {
             Some(live) => live.events(),
             None => Arc::new(NoEvents),
         };
-        let request = Request { attachments, events, cancel, ..Request::new(&call.tool, arguments) };
+        let (session, approver) = (Some(session), Some(approver));
+        let request = Request { attachments, session, approver, events, cancel, ..Request::new(&call.tool, arguments) };
         Ok((host.call(request).await, live))
     })?;
     drop(live);
     answer::show(call, &answer)
+}
+
+/// The session of the call: the one that was named, or else what this user does in this directory.
+fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
+    let user = rustix::process::geteuid().as_raw();
+    let name = match name {
+        Some(name) if name.is_empty() || name.len() > MAX_SESSION || neutral_line(name) != name => {
+            return Err(Error::Usage(format!("--session takes a name of at most {MAX_SESSION} bytes on one line")));
+        }
+        Some(name) => format!("user {user}: {name}"),
+        None => format!("user {user} in {}", config::working_directory()?.display()),
+    };
+    Ok(Session::kept(folders, name))
 }
 
 /// The arguments that were typed, as the JSON object that the tool takes.

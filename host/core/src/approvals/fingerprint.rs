@@ -2,12 +2,65 @@
 
 use std::fmt;
 
+use berth_contract::{Body, Content};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+use super::Attached;
+use crate::canonical::canonical;
+use crate::facts::Facts;
 
 /// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments and attachments. In text and JSON, 64 hexadecimal
 /// digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
+    /// leads elsewhere by now is another.
+    pub(super) fn of(facts: &Facts) -> Self {
+        let mut hash = Sha256::new();
+        // Each part with its length, so that what ends one can't begin the next.
+        let mut part = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        let tool = facts.tool.as_deref();
+        part(tool.map_or(&*facts.asked, |tool| &tool.definition.name).as_bytes());
+        part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
+        part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
+        part(canonical(&facts.arguments).as_bytes());
+        for subject in &facts.subjects {
+            part(subject.text.as_bytes());
+        }
+        for content in &facts.attachments {
+            let (kind, bytes) = raw(content);
+            part(kind.as_bytes());
+            part(bytes);
+            part(content.media_type.as_deref().unwrap_or_default().as_bytes());
+            part(content.meta.as_ref().map(canonical).unwrap_or_default().as_bytes());
+        }
+        Self(hash.finalize().into())
+    }
+}
+
+/// What is attached, for a person.
+pub(super) fn attached(content: &Content) -> Attached {
+    let (_, bytes) = raw(content);
+    let text = match &content.body {
+        Body::Text(text) | Body::Link(text) => Some(text.clone()),
+        Body::Bytes(_) => None,
+    };
+    Attached { media_type: content.media_type.clone(), bytes: bytes.len(), sha256: format!("{:x}", Sha256::digest(bytes)), text }
+}
+
+fn raw(content: &Content) -> (&'static str, &[u8]) {
+    match &content.body {
+        Body::Text(text) => ("text", text.as_bytes()),
+        Body::Link(uri) => ("link", uri.as_bytes()),
+        Body::Bytes(bytes) => ("bytes", bytes),
+    }
+}
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,15 +1,29 @@
 //! Asking a person, where the gates say so.
+//!
+//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another version of the plugin or another session
+//! ask again. It skips the asking and nothing else, since the journey decides anew with it.
 
+mod always;
 mod fingerprint;
+mod posted;
+mod preview;
 mod question;
 
-use berth_contract::{Category, Failure};
-use berth_policy::Decision;
+use std::time::Duration;
 
+use berth_contract::{CancellationToken, Category, Failure, HostError};
+use berth_policy::Decision;
+use tokio::sync::Semaphore;
+
+pub use always::Proposal;
 pub use fingerprint::Fingerprint;
-pub use question::{Approver, Question, Reply, Scope};
+pub use posted::{Posted, PostingApprover, Questions};
+pub use question::{Approver, Attached, Preview, Question, Reply, Scope};
 
 use crate::facts::Facts;
+
+/// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
+const MAX_OPEN: usize = 64;
 
 /// A yes, and whose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +34,96 @@ pub struct Approval {
     pub scope: Scope,
 }
 
-/// Has a call approved that the gates want a yes for.
-///
-/// # Errors
-///
-/// A person said no, or nobody could be asked.
-pub(crate) async fn approved(_facts: &Facts, _decision: &Decision, approver: Option<&dyn Approver>) -> Result<Approval, Failure> {
-    let _ = approver;
-    Err(Failure::new(Category::ConfirmationRequired, "a person has to agree first"))
+/// Asks for a host.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    places: Semaphore,
+    /// How long a yes for the session counts.
+    lasting: Duration,
+}
+
+impl Asking {
+    pub(crate) fn new(lasting: Duration) -> Self {
+        Self { places: Semaphore::new(MAX_OPEN), lasting }
+    }
+
+    /// Has a call approved that the gates want a yes for: by what was said before, or by asking.
+    ///
+    /// # Errors
+    ///
+    /// A person said no, nobody could be asked, or the caller went away meanwhile.
+    pub(crate) async fn approved(
+        &self,
+        facts: &Facts,
+        decision: &Decision,
+        approver: Option<&dyn Approver>,
+        cancel: &CancellationToken,
+    ) -> Result<Approval, Failure> {
+        let fingerprint = Fingerprint::of(facts);
+        let now = facts.began;
+        let before = facts.session.look(|state| state.approved_by(&fingerprint, now).map(str::to_owned)).map_err(|error| failed(&error))?;
+        if let Some(by) = before {
+            return Ok(Approval { by, scope: Scope::Session });
+        }
+        let Some(approver) = approver else {
+            return Err(unasked(facts, decision, "nobody can be asked here"));
+        };
+        let Ok(_place) = self.places.try_acquire() else {
+            return Err(unasked(facts, decision, &format!("{MAX_OPEN} questions wait for an answer already")));
+        };
+        let question = self.question(facts, decision, fingerprint).await;
+        let Some(reply) = cancel.run_until_cancelled(approver.ask(question)).await else {
+            return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
+        };
+        match reply {
+            Reply::Yes { scope, by } => {
+                if scope == Scope::Session {
+                    let now = std::time::SystemTime::now();
+                    let kept = facts.session.change(|state| state.approve(fingerprint, &by, now, self.lasting));
+                    kept.map_err(|error| failed(&error))?;
+                }
+                Ok(Approval { by, scope })
+            }
+            Reply::No { by } => Err(said_no(facts, decision, &by)),
+            Reply::Unasked(why) => Err(unasked(facts, decision, &why)),
+        }
+    }
+
+    async fn question(&self, facts: &Facts, decision: &Decision, fingerprint: Fingerprint) -> Question {
+        let provider = facts.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
+        Question {
+            id: facts.id.clone(),
+            session: facts.session.name().to_string(),
+            caller: facts.caller.clone(),
+            fingerprint,
+            tool: facts.tool.as_ref().map_or_else(|| facts.asked.clone(), |tool| tool.definition.name.clone()),
+            provider,
+            subjects: facts.subjects.clone(),
+            arguments: (*facts.arguments).clone(),
+            attachments: facts.attachments.iter().map(fingerprint::attached).collect(),
+            preview: preview::of(facts).await,
+            decision: decision.clone(),
+            always: always::proposal(facts, decision),
+        }
+    }
+}
+
+/// What a call comes to that nobody agreed to, because nobody was asked.
+fn unasked(facts: &Facts, decision: &Decision, why: &str) -> Failure {
+    let denial = decision.denial(format!("call {}", facts.asked));
+    let message = format!("a person has to agree to this call of `{}` first: {why}", facts.asked);
+    Failure { denial: Some(denial), ..Failure::new(Category::ConfirmationRequired, message) }
+}
+
+/// What a call comes to that a person doesn't want.
+fn said_no(facts: &Facts, decision: &Decision, by: &str) -> Failure {
+    let denial = decision.denial(format!("call {}", facts.asked));
+    let message = format!("denied by the user ({by}): this call of `{}` was not made", facts.asked);
+    let failure = Failure { denial: Some(denial), ..Failure::new(Category::PolicyBlocked, message) };
+    failure.with_code("denied_by_user").with_suggestion("Don't make the same call again; ask the user what to do instead.")
+}
+
+/// What is remembered of approvals can't be looked at, so nobody has agreed.
+fn failed(error: &HostError) -> Failure {
+    Failure::new(Category::PermanentFailure, format!("what was approved before can't be told: {error}")).with_code("host")
 }

@@ -1,8 +1,13 @@
 use berth_contract::{BoxFuture, CallId};
 use berth_policy::{ActedOn, Decision};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Fingerprint;
+use super::{Fingerprint, Proposal};
+
+/// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
+/// asked about.
+const MAX_SHOWN: usize = 64 * 1024;
 
 /// Asks a person, for a front end that can.
 ///
@@ -14,10 +19,15 @@ pub trait Approver: Send + Sync + 'static {
 }
 
 /// What a person is asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// The call.
     pub id: CallId,
+    /// The session that the call belongs to.
+    pub session: String,
+    /// Who calls, where that is not the primary agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     /// What a yes is bound to.
     pub fingerprint: Fingerprint,
     /// The tool's full name.
@@ -28,16 +38,62 @@ pub struct Question {
     pub subjects: Vec<ActedOn>,
     /// The arguments, whole. They may hold anything: mark what steers a terminal before it is shown.
     pub arguments: Value,
-    /// What would change in a file, as a unified diff, where the host knows.
-    pub diff: Option<String>,
+    /// What is handed over beside the arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attached>,
+    /// What would change in a file, where the host knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<Preview>,
     /// Why it is asked, and by which rule.
     pub decision: Decision,
-    /// What `always` would write into the user's configuration. None: `always` can't be said.
-    pub always: Option<String>,
+    /// What `always` would write into the user's configuration, or why it can't be said.
+    pub always: Result<Proposal, String>,
+}
+
+/// Something that is handed over beside the arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// What it says of itself.
+    pub media_type: Option<String>,
+    /// How long it is.
+    pub bytes: usize,
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
+    /// The whole of it, where it is text.
+    pub text: Option<String>,
+}
+
+/// What a call would change in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preview {
+    /// A unified diff. It may hold anything that a file can.
+    pub diff: String,
+    /// The arguments that the diff shows whole, by their names, so that they need not be shown again.
+    pub shows: Vec<String>,
+}
+
+impl Question {
+    /// The arguments that are to be shown: those that the preview does not show already.
+    pub fn shown_arguments(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let hidden = self.preview.as_ref().map_or(&[][..], |preview| &preview.shows);
+        let arguments = self.arguments.as_object().into_iter().flatten();
+        arguments.map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
+    }
+
+    /// Why a person can't be asked this: it takes more than anybody reads before saying yes.
+    pub fn too_large(&self) -> Option<String> {
+        let arguments: usize = self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();
+        let attached: usize = self.attachments.iter().filter_map(|part| part.text.as_ref()).map(String::len).sum();
+        let shown = arguments + attached + self.preview.as_ref().map_or(0, |preview| preview.diff.len());
+        (shown > MAX_SHOWN).then(|| {
+            format!("what it would do takes {} KiB to show, and nobody is asked about more than {}", shown / 1024 + 1, MAX_SHOWN / 1024)
+        })
+    }
 }
 
 /// What the person said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// Yes, for so long.
     Yes {
@@ -51,16 +107,17 @@ pub enum Reply {
         /// Who said it.
         by: String,
     },
-    /// Nobody could be asked, and why.
+    /// Nobody could be asked: why, and what to do about it.
     Unasked(String),
 }
 
 /// How long a yes holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// For this one call.
     Once,
-    /// For calls with the same fingerprint, as long as the session lives.
+    /// For calls with the same fingerprint, as long as the session lives, and at most `[approvals] expire_secs`.
     Session,
     /// For good: it becomes a rule of the user's configuration.
     Always,

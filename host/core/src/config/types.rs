@@ -14,13 +14,20 @@ use super::{AllowedPath, Bounded, PathAccess, PathGlob, ResultCache, Retry};
 pub struct Config {
     /// What holds for all tools.
     pub tools: Tools,
+    /// How a person is asked for calls that need a yes.
+    pub approvals: Approvals,
     /// A folder whose plugins are loaded without being named one by one.
     pub plugin_folder: PluginFolder,
     /// Plugins that are not built in, by the name that stands before `__` in the names of their tools: at most 24 of `[a-z0-9-]`, a letter first.
     pub plugins: BTreeMap<String, Plugin>,
 }
 
-rules!(Config { tools: Rule::Table(Tools::RULES), plugin_folder: Rule::Table(PluginFolder::RULES), plugins: Rule::Named(Plugin::RULES) });
+rules!(Config {
+    tools: Rule::Table(Tools::RULES),
+    approvals: Rule::Table(Approvals::RULES),
+    plugin_folder: Rule::Table(PluginFolder::RULES),
+    plugins: Rule::Named(Plugin::RULES)
+});
 
 /// What holds for all tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,6 +179,28 @@ impl Default for FileTools {
             allow_read: Vec::new(),
             deny_write: vec![PathGlob::known(".git/**")],
         }
+    }
+}
+
+/// How a person is asked for calls that need a yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Approvals {
+    /// Seconds that a yes for the session counts, and a question waits that was left for `berth approvals`.
+    pub expire_secs: Bounded<1, 28_800>,
+    /// Seconds that `berth call` without a terminal waits for an answer by `berth approvals`. 0: it doesn't; the answer counts for the next
+    /// call that is the same.
+    pub wait_secs: Bounded<0, 3600>,
+    /// Whether `berth call --yes` counts.
+    pub yes_flag: bool,
+}
+
+rules!(Approvals { expire_secs: Rule::Smaller, wait_secs: Rule::Smaller, yes_flag: Rule::OnlyFalse });
+
+impl Default for Approvals {
+    fn default() -> Self {
+        Self { expire_secs: Bounded::clamped(3600), wait_secs: Bounded::clamped(0), yes_flag: true }
     }
 }
 

@@ -158,6 +158,19 @@ impl FileView {
         self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, true)
     }
 
+    /// Opens what an absolute path names, through the grant that covers it.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find), and as [`open_at`](Self::open_at).
+    pub fn open(&self, path: &Path, how: OpenOptions) -> Result<Opened, FileError> {
+        let Some((root, rest)) = self.grants.covering(path) else {
+            return Err(self.denied(Refusal::Outside, path, Access::Read));
+        };
+        let rest = rest.to_str().ok_or(Errno::ILSEQ)?;
+        self.open_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, how)
+    }
+
     /// Finds what `path` names below `dir`, for reading. `follow` says whether a final link is followed.
     ///
     /// # Errors

@@ -27,6 +27,10 @@ allow_read = ["*.md", "*.rs"]
 deny_write = ["vendor"]
 [tools.result_cache]
 enabled = false
+[approvals]
+expire_secs = 600
+wait_secs = 5
+yes_flag = false
 [plugins.known]
 path = "known.wasm"
 allowed_paths = [{ path = "~/notes", access = "read" }]
@@ -58,6 +62,9 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.result_cache.ttl_secs" => "tools.result_cache.ttl_secs = 0",
         "tools.result_cache.max_mib" => "tools.result_cache.max_mib = 33",
         "tools.result_cache.max_entries" => "tools.result_cache.max_entries = 513",
+        "approvals.expire_secs" => "approvals.expire_secs = 601",
+        "approvals.wait_secs" => "approvals.wait_secs = 6",
+        "approvals.yes_flag" => "approvals.yes_flag = true",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",

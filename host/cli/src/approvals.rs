@@ -1,0 +1,120 @@
+//! `berth approvals`.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, SystemTime};
+
+use berth_host::config::{self, Folders};
+use berth_host::text::{neutral, neutral_line};
+use berth_host::{HostError, Posted, Questions, Reply, Scope};
+use serde_json::json;
+
+use crate::arguments::{ApprovalsArguments, ApprovalsCommand, Options};
+use crate::asking::{answered, shown};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{FAINT, STRONG, WARNING};
+use crate::{ask, shown as plain};
+
+/// Who answers, for the audit.
+const BY: &str = "berth approvals";
+
+/// Runs the command.
+pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let desk = Desk { questions: Questions::of(&folders), folders, options };
+    let waiting = desk.waiting()?;
+    match &arguments.answer {
+        Some(ApprovalsCommand::Allow { id, session, always }) => {
+            let scope = match (session, always) {
+                (_, true) => Scope::Always,
+                (true, _) => Scope::Session,
+                _ => Scope::Once,
+            };
+            desk.give(found(&waiting, id)?, Reply::Yes { scope, by: BY.to_owned() })?;
+        }
+        Some(ApprovalsCommand::Deny { id }) => desk.give(found(&waiting, id)?, Reply::No { by: BY.to_owned() })?,
+        None if arguments.json => writeln!(std::io::stdout().lock(), "{}", json!(waiting))?,
+        None if waiting.is_empty() => writeln!(anstream::stdout(), "No question waits.")?,
+        None if std::io::stdout().is_terminal() => return desk.in_turn(&waiting),
+        None => list(&waiting)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Where questions are answered.
+struct Desk<'a> {
+    questions: Questions,
+    folders: Folders,
+    options: &'a Options,
+}
+
+impl Desk<'_> {
+    /// What waits. A file that can't be believed is told of, and is no question.
+    fn waiting(&self) -> Result<Vec<Posted>, Error> {
+        let (waiting, wrong) = self.questions.waiting()?;
+        for error in wrong {
+            writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral_line(&error.to_string()))?;
+        }
+        Ok(waiting)
+    }
+
+    /// Asks for each in turn, where somebody sits at the terminal.
+    fn in_turn(&self, waiting: &[Posted]) -> Result<Exit, Error> {
+        let Some(mut dialogue) = ask::at_the_terminal() else {
+            list(waiting)?;
+            return Ok(Exit::Success);
+        };
+        for posted in waiting {
+            dialogue.tell(head(posted).trim_end())?;
+            let reply = answered(&mut dialogue, &posted.question, BY)?;
+            self.give(posted, reply)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    fn give(&self, posted: &Posted, reply: Reply) -> Result<(), Error> {
+        let settings = config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?.config.approvals;
+        let mut out = anstream::stdout();
+        let said = match &reply {
+            Reply::Yes { scope: Scope::Once, .. } => "allowed, once",
+            Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
+            Reply::Yes { scope: Scope::Always, .. } => {
+                let proposal = posted.question.always.as_ref().map_err(|why| Error::Usage(format!("`always` can't be said: {why}")))?;
+                let file = proposal.write(&self.folders)?;
+                write!(out, "In {}:\n{}", plain::path(&file), neutral(&proposal.text()))?;
+                "allowed for good"
+            }
+            Reply::No { .. } | Reply::Unasked(_) => "denied",
+        };
+        self.questions.answer(posted, reply, Duration::from_secs(settings.expire_secs.get()))?;
+        writeln!(out, "{} is {said}.", neutral_line(&posted.id))?;
+        Ok(())
+    }
+}
+
+fn list(waiting: &[Posted]) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    for posted in waiting {
+        write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
+        writeln!(out)?;
+    }
+    writeln!(out, "`berth approvals allow ID` says yes, `berth approvals deny ID` no.")?;
+    Ok(())
+}
+
+fn head(posted: &Posted) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (ago, left) = (now.saturating_sub(posted.asked), posted.until.saturating_sub(now));
+    let session = neutral_line(&posted.question.session);
+    format!("{STRONG}{}{STRONG:#}  {FAINT}{session}, asked {ago} s ago, waits {left} s more{FAINT:#}\n", neutral_line(&posted.id))
+}
+
+/// The one question that `id` begins.
+fn found<'a>(waiting: &'a [Posted], id: &str) -> Result<&'a Posted, Error> {
+    let mut matching = waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id));
+    match (matching.next(), matching.next()) {
+        (Some(posted), None) => Ok(posted),
+        (Some(_), Some(_)) => Err(Error::Usage(format!("more than one question begins with {id}; write more of it"))),
+        _ => Err(Error::Usage(format!("no question {id} waits; `berth approvals` lists those that do"))),
+    }
+}

@@ -1,0 +1,83 @@
+//! Asking the person who runs `berth` for a yes.
+
+pub(crate) mod shown;
+mod terminal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::config::{Folders, Loaded};
+use berth_host::{Approver, BoxFuture, PostingApprover, Question, Questions, Reply, Scope};
+
+pub(crate) use terminal::answered;
+
+/// How `berth call` comes to a yes.
+pub(crate) enum Asker {
+    /// It was said on the command line.
+    Yes,
+    /// It was said on the command line, where it doesn't count.
+    YesForbidden(String),
+    /// Somebody sits at the terminal.
+    Terminal(Questions),
+    /// Nobody does; `berth approvals` may find somebody.
+    Elsewhere(PostingApprover),
+}
+
+impl Asker {
+    /// `yes`: the command line has `--yes`.
+    pub(crate) fn of(yes: bool, folders: &Folders, loaded: &Loaded) -> Arc<dyn Approver> {
+        let settings = &loaded.config.approvals;
+        let questions = Questions::of(folders);
+        Arc::new(match (yes, settings.yes_flag) {
+            (true, true) => Self::Yes,
+            (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
+            (false, _) if crate::ask::at_the_terminal().is_some() => Self::Terminal(questions),
+            (false, _) => Self::Elsewhere(PostingApprover {
+                questions,
+                wait: Duration::from_secs(settings.wait_secs.get()),
+                lasting: Duration::from_secs(settings.expire_secs.get()),
+            }),
+        })
+    }
+
+    async fn reply(&self, question: Question) -> Reply {
+        match self {
+            Self::Yes => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
+            Self::YesForbidden(place) => Reply::Unasked(format!("--yes doesn't count here: `yes_flag = false`, {place}")),
+            Self::Terminal(questions) => {
+                let questions = questions.clone();
+                let asked = tokio::task::spawn_blocking(move || at_the_terminal(&questions, &question)).await;
+                asked.unwrap_or_else(|error| Reply::Unasked(format!("asking failed: {error}")))
+            }
+            Self::Elsewhere(posting) => match posting.ask(question).await {
+                Reply::Unasked(why) => Reply::Unasked(format!("{why}; `berth call --yes` makes the call unasked")),
+                reply => reply,
+            },
+        }
+    }
+}
+
+impl Approver for Asker {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(self.reply(question))
+    }
+}
+
+/// Asks the person here, unless one answered elsewhere before.
+fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
+    match questions.take(question) {
+        Ok(Some(reply)) => return reply,
+        Ok(None) => {}
+        Err(error) => return Reply::Unasked(format!("what `berth approvals` was told can't be read: {error}")),
+    }
+    if let Some(reason) = question.too_large() {
+        return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
+    }
+    let Some(mut dialogue) = crate::ask::at_the_terminal() else {
+        return Reply::Unasked("nobody is at the terminal any more".to_owned());
+    };
+    answered(&mut dialogue, question, "terminal").unwrap_or_else(|error| {
+        let (_, message) = error.end();
+        Reply::Unasked(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+    })
+}

@@ -1,0 +1,258 @@
+//! Questions that are left for a person who is elsewhere: files in the data folder, which no tool reaches, for `berth approvals`.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use berth_contract::{BoxFuture, HostError};
+use berth_system::private::PrivateFolder;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Approver, Fingerprint, Question, Reply};
+use crate::config::Folders;
+use crate::session::seconds;
+use crate::state;
+
+/// Questions that wait at a time, over all of a user's programs: nobody answers more.
+const MAX_POSTED: usize = 64;
+
+/// Names in the folder that are looked at: the questions, the lock, and what a process left that was killed while it wrote.
+const MAX_NAMES: usize = 4 * MAX_POSTED;
+
+/// How often somebody who waits looks for the answer: a person doesn't notice the difference.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The questions of a user that wait for an answer, or whose answer waits for its call. Its functions block.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    folder: PathBuf,
+}
+
+/// A question that was left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Posted {
+    /// Names it: twelve hexadecimal digits. The same call of the same session has the same one.
+    pub id: String,
+    /// The question itself.
+    pub question: Question,
+    /// When it was asked, in seconds of Unix time.
+    pub asked: u64,
+    /// When it ends, or its answer does.
+    pub until: u64,
+    /// The answer, until the call takes it.
+    pub reply: Option<Reply>,
+}
+
+impl Questions {
+    /// The questions in the data folder.
+    pub fn of(folders: &Folders) -> Self {
+        Self { folder: folders.data.join("questions") }
+    }
+
+    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files that can't be believed.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] where the folder can't be read or believed.
+    pub fn waiting(&self) -> Result<(Vec<Posted>, Vec<HostError>), HostError> {
+        let now = seconds(SystemTime::now());
+        let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
+        for name in self.names()? {
+            match state::read::<Option<Posted>>(&self.folder, &name) {
+                Ok(Some(posted)) if posted.until > now && posted.reply.is_none() && file_name(&posted.id) == name => waiting.push(posted),
+                Ok(_) => {}
+                Err(error) => wrong.push(error),
+            }
+        }
+        waiting.sort_by(|a, b| (a.asked, &a.id).cmp(&(b.asked, &b.id)));
+        Ok((waiting, wrong))
+    }
+
+    /// Answers a question: what its call waits for, or the next one of that session that is the same. A yes counts for `lasting`.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] where it has been answered, taken back or has ended meanwhile; [`HostError::Io`] where the answer can't be
+    /// kept.
+    pub fn answer(&self, posted: &Posted, reply: Reply, lasting: Duration) -> Result<(), HostError> {
+        let now = seconds(SystemTime::now());
+        state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<Posted>| match file {
+            // What was shown is what is answered.
+            Some(there) if there.reply.is_none() && there.until > now && there.question == posted.question => {
+                there.reply = Some(reply);
+                there.until = now.saturating_add(lasting.as_secs());
+                Ok(())
+            }
+            _ => Err(HostError::Config(format!("the question {} no longer waits: it was answered, taken back, or has ended", posted.id))),
+        })
+    }
+
+    /// Takes the answer to a call of a session, where there is one. It is gone then: a yes is good for one call.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] where the file is there and can't be read or believed.
+    pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
+        let id = id(&question.session, &question.fingerprint);
+        let Some(folder) = self.opened()? else { return Ok(None) };
+        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
+        let posted: Option<Posted> = state::read(&self.folder, &file_name(&id))?;
+        let now = seconds(SystemTime::now());
+        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now && posted.reply.is_some()) else {
+            return Ok(None);
+        };
+        folder.remove(&file_name(&id)).map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
+        Ok(posted.reply)
+    }
+
+    /// Leaves a question, for `lasting`. One that is there already stays, and waits longer.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] where too many wait already; [`HostError::Io`] where it can't be kept.
+    fn post(&self, question: Question, lasting: Duration) -> Result<String, HostError> {
+        let now = seconds(SystemTime::now());
+        let id = id(&question.session, &question.fingerprint);
+        self.make_room(now, &id)?;
+        state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
+            let until = now.saturating_add(lasting.as_secs());
+            let asked = file.as_ref().filter(|there| there.is_for(&question) && there.until > now).map_or(now, |there| there.asked);
+            *file = Some(Posted { id: id.clone(), question, asked, until, reply: None });
+            Ok(())
+        })?;
+        Ok(id)
+    }
+
+    /// Takes a question back that nobody waits for any more, unless it was answered.
+    fn take_back(&self, id: &str) {
+        let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
+        let Ok(_held) = folder.lock(state::LOCK) else { return };
+        if let Ok(Some(Posted { reply: None, .. })) = state::read::<Option<Posted>>(&self.folder, &file_name(id)) {
+            let _ = folder.remove(&file_name(id));
+        }
+    }
+
+    /// Removes what has ended, and says no where as many wait as may.
+    fn make_room(&self, now: u64, id: &str) -> Result<(), HostError> {
+        let Some(folder) = self.opened()? else { return Ok(()) };
+        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
+        let mut others = 0;
+        for name in self.names()? {
+            match state::read::<Option<Posted>>(&self.folder, &name) {
+                Ok(Some(posted)) if posted.until <= now => {
+                    let _ = folder.remove(&name);
+                }
+                _ => others += usize::from(name != file_name(id)),
+            }
+        }
+        if others >= MAX_POSTED {
+            return Err(HostError::Config(format!("{MAX_POSTED} questions wait already")));
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>, HostError> {
+        let Some(folder) = self.opened()? else { return Ok(Vec::new()) };
+        let names = folder.names(MAX_NAMES).map_err(HostError::io(self.folder.display().to_string()))?;
+        Ok(names.into_iter().filter(|name| name.ends_with(".json")).collect())
+    }
+
+    fn opened(&self) -> Result<Option<PrivateFolder>, HostError> {
+        match PrivateFolder::open(&self.folder) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(HostError::io(self.folder.display().to_string())(error)),
+        }
+    }
+}
+
+impl Posted {
+    fn is_for(&self, question: &Question) -> bool {
+        self.question.session == question.session && self.question.fingerprint == question.fingerprint
+    }
+}
+
+fn id(session: &str, fingerprint: &Fingerprint) -> String {
+    let digest = Sha256::new_with_prefix(fingerprint.0).chain_update(session).finalize();
+    format!("{digest:x}")[..12].to_owned()
+}
+
+fn file_name(id: &str) -> String {
+    format!("{id}.json")
+}
+
+/// Leaves questions for `berth approvals`, for a front end that can't ask by itself.
+#[derive(Debug)]
+pub struct PostingApprover {
+    /// Where they are left.
+    pub questions: Questions,
+    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the next one that is the same.
+    pub wait: Duration,
+    /// How long a question waits, and then its answer.
+    pub lasting: Duration,
+}
+
+impl Approver for PostingApprover {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            if let Some(reason) = question.too_large() {
+                return Reply::Unasked(reason);
+            }
+            match self.asked(question).await {
+                Ok(reply) => reply,
+                Err(error) => Reply::Unasked(format!("the question can't be left for `berth approvals`: {error}")),
+            }
+        })
+    }
+}
+
+impl PostingApprover {
+    async fn asked(&self, question: Question) -> Result<Reply, HostError> {
+        let taken = |question: Question| {
+            let questions = self.questions.clone();
+            blocking(move || questions.take(&question))
+        };
+        if let Some(reply) = taken(question.clone()).await? {
+            return Ok(reply);
+        }
+        let (questions, lasting, posted) = (self.questions.clone(), self.lasting, question.clone());
+        let id = blocking(move || questions.post(posted, lasting)).await?;
+        if self.wait.is_zero() {
+            return Ok(left(&id, "a yes counts for the next call that is the same"));
+        }
+        // Whoever drops this future waits no longer, and nobody is to be asked in vain.
+        let mut back = TakenBack { questions: &self.questions, id: Some(&id) };
+        let until = tokio::time::Instant::now() + self.wait;
+        while tokio::time::Instant::now() < until {
+            tokio::time::sleep(LOOK.min(self.wait)).await;
+            if let Some(reply) = taken(question.clone()).await? {
+                back.id = None;
+                return Ok(reply);
+            }
+        }
+        back.id = None;
+        Ok(left(&id, &format!("nobody answered for {} s; a yes counts for the next call that is the same", self.wait.as_secs())))
+    }
+}
+
+fn left(id: &str, what: &str) -> Reply {
+    Reply::Unasked(format!("it waits as question {id} for `berth approvals allow {id}`; {what}"))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, HostError> + Send + 'static) -> Result<T, HostError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(HostError::Engine(format!("a task of the host's own ended early: {error}"))))
+}
+
+struct TakenBack<'a> {
+    questions: &'a Questions,
+    id: Option<&'a str>,
+}
+
+impl Drop for TakenBack<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.questions.take_back(id);
+        }
+    }
+}

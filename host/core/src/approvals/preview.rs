@@ -1,0 +1,116 @@
+//! What a call would change in a file, computed by the host before anybody is asked.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_system::files::{FileError, FileView, Grants, OpenOptions};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::Preview;
+use crate::facts::Facts;
+
+/// Bytes of a file, and of what would be in it, that are compared.
+const MAX_COMPARED: usize = 1024 * 1024;
+
+/// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they are any shorter.
+const MAX_DIFF: usize = 48 * 1024;
+
+/// After this, the comparison takes the differences that it has found so far: still right, only not the shortest.
+const TIME: Duration = Duration::from_millis(200);
+
+/// Where the definition of a built-in tool says what a call changes: `{"file": "path", "content": "content"}`, or
+/// `{"file": "path", "old": "old_string", "new": "new_string", "all": "replace_all"}`, each the name of an argument.
+const META: &str = "berth:preview";
+
+/// Which arguments make the change.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Change {
+    /// All of a file is replaced.
+    Whole { file: String, content: String },
+    /// A text in a file is replaced by another, once or everywhere.
+    Part { file: String, old: String, new: String, all: String },
+}
+
+/// The preview of a call, where its tool is built in and says what it changes, and the file may be read.
+pub(super) async fn of(facts: &Facts) -> Option<Preview> {
+    let tool = facts.tool.as_deref()?;
+    let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
+    let change = Change::deserialize(meta).ok()?;
+    let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
+    let arguments = Arc::clone(&facts.arguments);
+    // Reading may wait for a disk, or for a network.
+    tokio::task::spawn_blocking(move || change.preview(grants, &arguments)).await.ok()?
+}
+
+impl Change {
+    fn preview(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Preview> {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+        let file = text(match self {
+            Self::Whole { file, .. } | Self::Part { file, .. } => file,
+        })?;
+        let before = read(grants, Path::new(file))?;
+        let (after, shows) = match self {
+            Self::Whole { content, .. } => (text(content)?.to_owned(), vec![content.clone()]),
+            Self::Part { old, new, all, .. } => {
+                let (from, to) = (text(old)?, text(new)?);
+                if from.is_empty() || !before.contains(from) {
+                    return None;
+                }
+                let everywhere = arguments.get(all).and_then(Value::as_bool) == Some(true);
+                let after = before.replacen(from, to, if everywhere { usize::MAX } else { 1 });
+                (after, vec![old.clone(), new.clone()])
+            }
+        };
+        Some(Preview { diff: diff(&before, &after)?, shows })
+    }
+}
+
+/// The text of a file: empty where there is none yet. `None` where it can't be shown: it may not be read, is too long, or is no text.
+fn read(grants: Arc<Grants>, path: &Path) -> Option<String> {
+    let opened = match FileView::new(grants, true).open(path, OpenOptions { read: true, ..OpenOptions::default() }) {
+        Ok(opened) if opened.kind == FileType::RegularFile => opened,
+        Err(FileError::Errno(Errno::NOENT)) => return Some(String::new()),
+        _ => return None,
+    };
+    let mut bytes = Vec::new();
+    File::from(opened.handle).take(MAX_COMPARED as u64 + 1).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_COMPARED)
+}
+
+fn diff(before: &str, after: &str) -> Option<String> {
+    if after.len() > MAX_COMPARED {
+        return None;
+    }
+    let diff = TextDiff::configure().timeout(TIME).diff_lines(before, after);
+    let text = diff.unified_diff().context_radius(3).to_string();
+    (text.len() <= MAX_DIFF).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_shows_what_changes_and_three_lines_around_it() {
+        let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+        let after = before.replace("line 10\n", "line ten\n");
+        let text = diff(&before, &after).expect("it is short");
+        assert_eq!(text, "@@ -7,7 +7,7 @@\n line 7\n line 8\n line 9\n-line 10\n+line ten\n line 11\n line 12\n line 13\n");
+        assert_eq!(diff("a", "a").as_deref(), Some(""));
+        assert_eq!(diff("", "new\n").as_deref(), Some("@@ -0,0 +1 @@\n+new\n"));
+    }
+
+    #[test]
+    fn what_nobody_reads_is_not_computed() {
+        assert_eq!(diff("", &"x\n".repeat(MAX_DIFF)), None);
+        assert_eq!(diff("", &"x".repeat(MAX_COMPARED + 1)), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! Puts one rule into the user's `berth.toml`, and leaves the rest of it, comments too, as it is.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use berth_contract::HostError;
+use berth_contract::text::neutral;
+use berth_system::private::PrivateFolder;
+use toml::{Table, Value};
+
+use super::{Folders, file};
+
+/// The mode of a file that is made here.
+const PRIVATE: u32 = 0o600;
+
+/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others. Returns the file that it stands in then.
+///
+/// # Errors
+///
+/// [`HostError::Config`] where the file can't be believed, or is written in a way that leaves no place for the rule; [`HostError::Io`] where
+/// it can't be changed.
+pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
+    let path = folders.config_file();
+    let failed = |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
+    // One after the other, or one rule would be lost. The lock is no file of the folder that the user looks at.
+    let data = PrivateFolder::make(&folders.data).map_err(HostError::io(folders.data.display().to_string()))?;
+    let _held = data.lock("berth.toml.lock").map_err(HostError::io(folders.data.display().to_string()))?;
+
+    let before = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?.map(|read| read.text);
+    // What is behind a link stays behind it.
+    let real = match path.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => path.clone(),
+        real => real.map_err(failed)?,
+    };
+    let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
+    let Some(after) = inserted(before.as_deref().unwrap_or_default(), tool, pattern).map_err(|why| told(&path, tool, pattern, why))? else {
+        return Ok(path);
+    };
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+        return Err(told(&path, tool, pattern, "its path is no name of a file"));
+    };
+    PrivateFolder::make(folder).and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode)).map_err(failed)?;
+    Ok(path)
+}
+
+/// The rule as it is written.
+pub(crate) fn rule(tool: &str, pattern: &str) -> String {
+    format!("[[tools.permissions.{tool}]]\npattern = {}\naction = \"allow\"\n", quoted(pattern))
+}
+
+/// A text as TOML has it: JSON's escapes are TOML's as well, and what could steer an editor or a terminal is escaped on top.
+fn quoted(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    let steers = |c: char| !c.is_ascii_graphic() && c != ' ' && neutral(c.encode_utf8(&mut [0; 4])).contains(char::REPLACEMENT_CHARACTER);
+    json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
+        match steers(c) {
+            true => quoted += &format!("\\U{:08X}", u32::from(c)),
+            false => quoted.push(c),
+        }
+        quoted
+    })
+}
+
+fn told(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
+    HostError::Config(format!(
+        "{}: {why}; write it there yourself, before the other rules of `{tool}`:\n{}",
+        path.display(),
+        rule(tool, pattern)
+    ))
+}
+
+/// The text with the rule in it. `None`: it is the first already.
+fn inserted(text: &str, tool: &str, pattern: &str) -> Result<Option<String>, &'static str> {
+    let mut expected: Table = text.parse().map_err(|_| "it is not TOML")?;
+    let rule_text = rule(tool, pattern);
+    let rule_value = rule_text.parse::<Table>().ok().and_then(|table| permissions(&table, tool)?.first().cloned());
+    let rule_value = rule_value.ok_or("the rule can't be written as TOML")?;
+    if permissions(&expected, tool).is_some_and(|rules| rules.first() == Some(&rule_value)) {
+        return Ok(None);
+    }
+    let no_place = "its rules stand in a form that leaves no place for one more";
+    let rules = rules_mut(&mut expected, tool).ok_or(no_place)?;
+    rules.insert(0, rule_value);
+
+    // First before the others, else at the end. A line may look like a header and be none, inside a text of several lines.
+    let candidates = headers(text, tool).chain(std::iter::once(text.len()));
+    let written = candidates.map(|at| {
+        let (above, below) = text.split_at(at);
+        let apart = if above.is_empty() || above.ends_with("\n\n") {
+            ""
+        } else if above.ends_with('\n') {
+            "\n"
+        } else {
+            "\n\n"
+        };
+        let after = if below.is_empty() { "" } else { "\n" };
+        format!("{above}{apart}{rule_text}{after}{below}")
+    });
+    // What counts is what the file says then: what it said before, and the rule in front.
+    written.into_iter().find(|text| text.parse::<Table>().is_ok_and(|table| table == expected)).map(Some).ok_or(no_place)
+}
+
+/// Where the lines begin that look like a rule's header, with the comments right above them.
+fn headers<'a>(text: &'a str, tool: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let mut at = 0;
+    let mut begins = None;
+    text.split_inclusive('\n').filter_map(move |line| {
+        let start = at;
+        at += line.len();
+        let trimmed = line.trim();
+        if trimmed.starts_with('#') {
+            begins.get_or_insert(start);
+            return None;
+        }
+        let begins = begins.take().unwrap_or(start);
+        let header = trimmed.starts_with("[[") && trimmed.parse::<Table>().is_ok_and(|table| permissions(&table, tool).is_some());
+        header.then_some(begins)
+    })
+}
+
+fn permissions<'a>(table: &'a Table, tool: &str) -> Option<&'a Vec<Value>> {
+    table.get("tools")?.get("permissions")?.get(tool)?.as_array()
+}
+
+fn rules_mut<'a>(table: &'a mut Table, tool: &str) -> Option<&'a mut Vec<Value>> {
+    let tools = table.entry("tools").or_insert_with(|| Table::new().into()).as_table_mut()?;
+    let permissions = tools.entry("permissions").or_insert_with(|| Table::new().into()).as_table_mut()?;
+    permissions.entry(tool).or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    const RULE: &str = "[[tools.permissions.write]]\npattern = \"/w/a\"\naction = \"allow\"\n";
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        assert_eq!(inserted(text, "write", "/w/a").expect("there is a place").as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn the_rule_stands_before_the_others_and_everything_else_stays() {
+        check("", Some(RULE));
+        check("# mine\n[tools]\ncall = 20 # short\n", Some(&format!("# mine\n[tools]\ncall = 20 # short\n\n{RULE}")));
+        check("[tools]\ncall = 20", Some(&format!("[tools]\ncall = 20\n\n{RULE}")));
+        let others = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
+        check(others, Some(&format!("{RULE}\n{others}")));
+        let commented =
+            format!("[[tools.permissions.bash]]\npattern = \"ls\"\naction = \"allow\"\n\n# about\n# writing\n{others}\n[tools.file]\n");
+        check(&commented, Some(&commented.replace("# about", &format!("{RULE}\n# about"))));
+        check("tools.call = 20\n", Some(&format!("tools.call = 20\n\n{RULE}")));
+    }
+
+    #[test]
+    fn a_rule_that_is_the_first_already_is_not_written_again() {
+        check(RULE, None);
+        let second = format!("[[tools.permissions.write]]\npattern = \"x\"\naction = \"deny\"\n\n{RULE}");
+        check(&second, Some(&format!("{RULE}\n{second}")));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_header_is_none() {
+        let text = "[plugins.x]\npath = '''\n[[tools.permissions.write]]\n'''\n";
+        check(text, Some(&format!("{text}\n{RULE}")));
+    }
+
+    #[test]
+    fn rules_in_another_form_are_left_alone() {
+        for text in ["[tools]\npermissions.write = [{ pattern = \"*\", action = \"ask\" }]\n", "tools = { call = 3 }\n", "[tools\n"] {
+            inserted(text, "write", "/w/a").expect_err(text);
+        }
+    }
+
+    #[test]
+    fn a_pattern_can_hold_anything() {
+        let pattern = "/w/a \"b\"\n\\ \u{1b}[2J 'c' \u{7f}\u{202e}";
+        let text = inserted("", "write", pattern).expect("there is a place").expect("it is new");
+        let table: Table = text.parse().expect("it is TOML");
+        assert_eq!(permissions(&table, "write").expect("it is there")[0]["pattern"].as_str(), Some(pattern));
+        assert!(neutral(&text) == text, "{text}");
+    }
+
+    #[test]
+    fn the_file_keeps_its_mode_and_its_link_and_a_new_one_is_private() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folders = Folders::inside(root.path());
+        let path = permission(&folders, "write", "/w/a").expect("it is written");
+        assert_eq!((fs::read_to_string(&path).expect("it is there").as_str(), mode(&path)), (RULE, 0o600));
+
+        let elsewhere = root.path().join("dotfiles");
+        fs::create_dir(&elsewhere).expect("a folder is made");
+        fs::rename(&path, elsewhere.join("mine.toml")).expect("it is moved");
+        symlink(elsewhere.join("mine.toml"), &path).expect("a link is made");
+        fs::set_permissions(elsewhere.join("mine.toml"), Permissions::from_mode(0o644)).expect("its mode is set");
+        permission(&folders, "write", "/w/b").expect("it is written");
+        assert!(path.is_symlink());
+        assert!(fs::read_to_string(&path).expect("it is there").contains("\"/w/b\""));
+        assert_eq!(mode(&elsewhere.join("mine.toml")), 0o644);
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_changed() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folders = Folders::inside(root.path());
+        let path = permission(&folders, "write", "/w/a").expect("it is written");
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("its mode is set");
+        permission(&folders, "write", "/w/b").expect_err("others may write to it");
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), RULE);
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").mode() & 0o7777
+    }
+}
