@@ -4,6 +4,7 @@
 
 mod support;
 
+mod answers;
 mod cache;
 mod calls;
 mod ceiling;

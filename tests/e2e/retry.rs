@@ -66,7 +66,7 @@ fn unreachable() -> Failure {
 async fn host(provider: &Arc<Flaky>, settings: &[&str]) -> (Arc<Host>, TempDir) {
     let folder = TempDir::new().expect("a temporary folder is made");
     let folders = Folders::inside(&folder.path().join("berth"));
-    let settings = ["tools.retry.base_ms=1"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
+    let settings = ["tools.retry.base_ms=1", "tools.autonomy=full"].iter().chain(settings).map(|&setting| setting.to_owned()).collect();
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
     let builder = Host::builder().config(loaded).folders(folders).working_directory(folder.path()).provider(Arc::clone(provider) as _);
     (Arc::new(builder.build().await.expect("the host starts")), folder)

@@ -23,29 +23,57 @@ pub struct Told {
     pub exit_code: Option<i32>,
     /// What the answer was made of, where somebody [watches](Report::watching).
     pub seen: Seen,
+    /// Bytes of the paths in `seen`.
+    bytes: usize,
 }
 
 /// The files and directories that a call has looked at.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
-    /// Nobody knows: nothing was told, or more than is remembered.
+    /// Nobody has told.
     #[default]
-    Unknown,
-    /// These, each as it was before it was read, and nothing else.
+    Untold,
+    /// These, each as it was before it was read, and nothing else. In the order in which they were seen, some of them perhaps more than once.
     Files(Vec<SeenFile>),
+    /// More than is remembered, or something of which nobody can tell later whether it has changed.
+    Lost,
 }
 
 /// A file or directory as a call found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeenFile {
-    /// The absolute path by which it was found, links followed.
+    /// How the path was followed.
+    pub lookup: Lookup,
+    /// The absolute path by which it was looked for.
     pub path: PathBuf,
-    /// What was there. None: nothing.
-    pub state: Option<FileState>,
+    /// What was there.
+    pub sight: Sight,
+}
+
+/// How a path was followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lookup {
+    /// No part of it is a link.
+    Real,
+    /// Links were followed, but not the last component.
+    Itself,
+    /// Links were followed.
+    Followed,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// Nothing has that name.
+    Nothing,
+    /// Something has, and what it is doesn't matter.
+    Something,
+    /// This.
+    File(FileState),
 }
 
 /// What shows that a file has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileState {
     /// Device and inode.
     pub identity: (u64, u64),
@@ -56,6 +84,10 @@ pub struct FileState {
     /// Last change of anything: seconds and nanoseconds.
     pub changed: (i64, u64),
 }
+
+/// The most that is remembered of one call, in things and in bytes of their paths: some megabytes.
+const MAX_SEEN: usize = 16_384;
+const MAX_PATHS: usize = 4 << 20;
 
 impl Report {
     /// A report for somebody who wants to know what the call looks at.
@@ -68,8 +100,83 @@ impl Report {
         self.watched
     }
 
+    /// The provider's promise to tell everything that the call looks at from now on: by [`saw`](Self::saw), or that it can't.
+    pub fn tells_what_it_sees(&self) {
+        let mut told = self.told();
+        if self.watched && told.seen == Seen::Untold {
+            told.seen = Seen::Files(Vec::new());
+        }
+    }
+
+    /// The call has looked at something. To be told with its state from before it was read.
+    pub fn saw(&self, file: SeenFile) {
+        let mut told = self.told();
+        let bytes = told.bytes + file.path.as_os_str().len();
+        told.bytes = bytes;
+        let Seen::Files(files) = &mut told.seen else { return };
+        if files.len() < MAX_SEEN && bytes <= MAX_PATHS {
+            files.push(file);
+        } else {
+            told.seen = Seen::Lost;
+        }
+    }
+
+    /// The call has looked at something that can't be looked at again for comparison.
+    pub fn lost_sight(&self) {
+        if self.watched {
+            self.told().seen = Seen::Lost;
+        }
+    }
+
     /// What was told so far.
     pub fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(path: String) -> SeenFile {
+        SeenFile { lookup: Lookup::Followed, path: path.into(), sight: Sight::Nothing }
+    }
+
+    #[test]
+    fn only_who_watches_is_told() {
+        let report = Report::default();
+        report.tells_what_it_sees();
+        report.saw(nothing("/a".to_owned()));
+        report.lost_sight();
+        assert_eq!(report.told().seen, Seen::Untold);
+    }
+
+    #[test]
+    fn what_was_lost_stays_lost() {
+        let report = Report::watching();
+        report.saw(nothing("/a".to_owned()));
+        assert_eq!(report.told().seen, Seen::Untold);
+        report.tells_what_it_sees();
+        report.saw(nothing("/b".to_owned()));
+        report.tells_what_it_sees();
+        assert_eq!(report.told().seen, Seen::Files(vec![nothing("/b".to_owned())]));
+        report.lost_sight();
+        report.tells_what_it_sees();
+        report.saw(nothing("/c".to_owned()));
+        assert_eq!(report.told().seen, Seen::Lost);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let many = Report::watching();
+        many.tells_what_it_sees();
+        (0..MAX_SEEN).for_each(|number| many.saw(nothing(format!("/{number}"))));
+        assert!(matches!(&many.told().seen, Seen::Files(files) if files.len() == MAX_SEEN));
+        many.saw(nothing("/one more".to_owned()));
+        assert_eq!(many.told().seen, Seen::Lost);
+        let long = Report::watching();
+        long.tells_what_it_sees();
+        (0..MAX_PATHS / 4096 + 1).for_each(|_| long.saw(nothing("x".repeat(4096))));
+        assert_eq!(long.told().seen, Seen::Lost);
     }
 }

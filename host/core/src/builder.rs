@@ -124,6 +124,7 @@ impl HostBuilder {
         let limits = policies.limits(policies.config.config.tools.limits);
         let asking = Asking::new(Duration::from_secs(policies.config.config.approvals.expire_secs.get()));
         let home = policies.folders.home.clone();
+        let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let governor = Governor::new(policies.config.policy());
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
@@ -145,7 +146,7 @@ impl HostBuilder {
             governor,
             asking,
             audit: Audit,
-            results: Results,
+            results,
             retry,
         })
     }

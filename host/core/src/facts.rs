@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::approvals::Approval;
 use crate::catalogue::Tool;
+use crate::results::Key;
 use crate::session::Session;
 
 /// A call on its way. Each step of the journey adds what it found out.
@@ -37,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) attempts: u32,
     /// Whether an earlier answer served.
     pub(crate) cached: bool,
+    /// Under what the answer may be kept. None where it may not.
+    pub(crate) answer: Option<Key>,
     /// Whether the answer was cut, and the whole is kept.
     pub(crate) truncated: bool,
     pub(crate) report: Arc<Report>,

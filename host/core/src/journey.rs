@@ -64,6 +64,7 @@ impl Host {
             approval: None,
             attempts: 0,
             cached: false,
+            answer: None,
             truncated: false,
             report: Arc::new(Report::default()),
         };
@@ -89,7 +90,7 @@ impl Host {
             self.audit.intent(facts).await?;
             steps.done("intent");
         }
-        if let Some(output) = self.results.find(facts) {
+        if let Some(output) = self.results.find(facts).await {
             facts.cached = true;
             steps.done("cache");
             return Ok(output);
@@ -107,8 +108,9 @@ impl Host {
                 Again::No(outcome) => break outcome,
             }
         };
-        tool.tally.count(outcome.is_ok(), steps.done("run"));
-        self.results.keep(facts, &outcome);
+        let time = steps.done("run");
+        tool.tally.count(outcome.is_ok(), time);
+        self.results.keep(facts, &outcome, time);
         outcome
     }
 

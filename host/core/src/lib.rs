@@ -235,9 +235,10 @@ pub use approvals::{
 };
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
-    FileState, HostError, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Subject, SubjectKind, Told, text,
+    FileState, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told,
+    text,
 };
-pub use berth_policy::{ActedOn, Decision, Gate, Phase, Trust, Verdict};
+pub use berth_policy::{ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict};
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
@@ -245,4 +246,5 @@ pub use builder::HostBuilder;
 pub use host::{Answer, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};
+pub use results::AnswersKept;
 pub use session::Session;

@@ -1,24 +1,144 @@
 //! Answers that may serve again: of tools that only read, as long as everything that an answer was made of is unchanged.
+//!
+//! What is kept is the tool's own output, before it is shaped: a kept answer goes the same way as a fresh one, and says what the rules of
+//! the moment let it say.
 
-use berth_contract::{Outcome, Output, Report};
+mod answers;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use berth_contract::{Outcome, Output, Report, Seen};
+use berth_policy::canonical;
+use berth_system::files::{FileView, Sights};
+use sha2::{Digest, Sha256};
+
+pub use answers::AnswersKept;
+pub(crate) use answers::{Answers, Bounds, Key};
+use answers::{Entry, bytes_of};
+
+use crate::catalogue::Tool;
+use crate::config::ResultCache;
 use crate::facts::Facts;
 
+/// What takes more system calls than this is checked on a thread that may block.
+const QUICK: usize = 64;
+
+/// What a run has to take at least, beside the check, for its answer to be kept: so many times as long.
+const WORTH: u32 = 2;
+
+/// What finding and copying an answer costs beside the check.
+const FIXED: Duration = Duration::from_micros(5);
+
+/// What a system call of the check is taken to cost until one was measured, in nanoseconds.
+const GUESS: u64 = 1500;
+
 /// Keeps and finds answers, each for its session.
-#[derive(Debug, Default)]
-pub(crate) struct Results;
+#[derive(Debug)]
+pub(crate) struct Results {
+    /// None where none are kept.
+    bounds: Option<Bounds>,
+    /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the last eight count most.
+    each: AtomicU64,
+}
 
 impl Results {
+    pub(crate) fn new(config: ResultCache) -> Self {
+        let ttl = Duration::from_secs(config.ttl_secs.get());
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let bounds = Bounds {
+            ttl: (!ttl.is_zero()).then_some(ttl),
+            bytes: number(config.max_mib.get() << 20),
+            entries: number(config.max_entries.get()),
+        };
+        Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
+    }
+
+    /// An answer that is provably still true. Where there is none, the call's facts say under what its answer may be kept.
+    pub(crate) async fn find(&self, facts: &mut Facts) -> Option<Output> {
+        let bounds = self.bounds?;
+        let tool = Arc::clone(facts.tool.as_ref()?);
+        let answers = facts.session.answers()?;
+        let believed = tool.believed();
+        if !believed.read_only || !believed.cacheable || !facts.attachments.is_empty() {
+            return None;
+        }
+        let key = *facts.answer.insert(Key::new(&tool, Sha256::digest(canonical(&facts.arguments)).into()));
+        let entry = answers.get(&key, &tool, bounds, Instant::now())?;
+        let began = Instant::now();
+        let still = self.is_still(&tool, &entry).await;
+        let took = began.elapsed();
+        let work = entry.sights.work() as u64;
+        if work > 0 {
+            let mean = self.each.load(Ordering::Relaxed);
+            // A thread that had to wait for its turn says little.
+            let measured = (u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / work).min(4 * mean);
+            self.each.store(mean - mean / 8 + measured / 8, Ordering::Relaxed);
+        }
+        // One that costs as much to check as to make anew is not worth its place either.
+        if !still || (took + FIXED) * WORTH > entry.run {
+            answers.remove(&key, &entry);
+        }
+        answers.count(still);
+        still.then(|| entry.output.clone())
+    }
+
     /// The report for a call: one that watches what the call looks at, where its answer may be kept.
-    pub(crate) fn report(&self, _facts: &Facts) -> Report {
-        Report::default()
+    pub(crate) fn report(&self, facts: &Facts) -> Report {
+        if facts.answer.is_some() { Report::watching() } else { Report::default() }
     }
 
-    /// An answer that is provably still true.
-    pub(crate) fn find(&self, _facts: &Facts) -> Option<Output> {
-        None
+    /// Keeps the answer of a call that took `run`, where that is worth it.
+    pub(crate) fn keep(&self, facts: &Facts, outcome: &Outcome, run: Duration) {
+        let (Some(bounds), Some(key), Some(tool), Ok(output)) = (self.bounds, facts.answer, &facts.tool, outcome) else { return };
+        let Some(answers) = facts.session.answers() else { return };
+        // How long a call that was tried again took says nothing of how long it takes.
+        if facts.attempts != 1 {
+            return;
+        }
+        let seen = match std::mem::take(&mut facts.report.told().seen) {
+            Seen::Files(seen) => seen,
+            Seen::Untold | Seen::Lost => return,
+        };
+        if !self.is_worth(seen.len(), run) {
+            // Without a check nothing is measured: a figure that was high for once has to come down by itself.
+            let mean = self.each.load(Ordering::Relaxed);
+            self.each.store(mean - mean.saturating_sub(GUESS) / 16, Ordering::Relaxed);
+            return;
+        }
+        // Before the year 1970 nothing is settled.
+        let began = facts.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Some(sights) = Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos()))) else { return };
+        let is_checkable = sights.work() == 0 || tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
+        if is_checkable && self.is_worth(sights.work(), run) {
+            let bytes = bytes_of(output) + sights.bytes();
+            answers.put(
+                key,
+                Entry { tool: Arc::downgrade(tool), output: output.clone(), sights, bytes, made: Instant::now(), run },
+                bounds,
+            );
+        }
     }
 
-    /// Keeps an answer, where that is worth it.
-    pub(crate) fn keep(&self, _facts: &Facts, _outcome: &Outcome) {}
+    /// Whether a run took clearly longer than a check of so much work will.
+    fn is_worth(&self, work: usize, run: Duration) -> bool {
+        let check = Duration::from_nanos(self.each.load(Ordering::Relaxed).saturating_mul(work as u64));
+        check.saturating_add(FIXED).saturating_mul(WORTH) <= run
+    }
+
+    /// Whether everything is as it was when the answer was made, seen through the same grants.
+    async fn is_still(&self, tool: &Tool, entry: &Arc<Entry>) -> bool {
+        let work = entry.sights.work();
+        if work == 0 {
+            return true;
+        }
+        let Some(grants) = tool.plugin.as_ref().and_then(|plugin| plugin.policy().files.as_ref()) else { return false };
+        let view = FileView::new(Arc::clone(grants), true);
+        if work <= QUICK {
+            return view.is_still(&entry.sights);
+        }
+        let entry = Arc::clone(entry);
+        tokio::task::spawn_blocking(move || view.is_still(&entry.sights)).await.unwrap_or(false)
+    }
 }

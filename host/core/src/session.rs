@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use berth_contract::HostError;
 
 use crate::config::Folders;
+use crate::results::{Answers, AnswersKept};
 pub(crate) use state::{SessionState, seconds};
 
 /// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.
@@ -20,6 +21,8 @@ pub struct Session(Arc<Inner>);
 struct Inner {
     name: Arc<str>,
     state: Place,
+    /// Always in memory.
+    answers: Answers,
 }
 
 enum Place {
@@ -31,7 +34,7 @@ impl Session {
     /// A session that lives in memory, as long as the last clone of it. `name` says whose it is; what calls keep on disk (the audit, kept
     /// output) goes by it, so no two callers have the same one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()) }))
+        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()), answers: Answers::default() }))
     }
 
     /// A session that every process of the user who gives the same `name` shares: for programs that make a call and end. What it has to
@@ -41,12 +44,27 @@ impl Session {
     pub fn kept(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
         let state = Place::Disk(kept::Kept::new(folders, &name));
-        Self(Arc::new(Inner { name, state }))
+        Self(Arc::new(Inner { name, state, answers: Answers::default() }))
     }
 
     /// Whose it is.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// What the session keeps of answers that may serve again, and how often one did. `[tools.result_cache]` says how many are kept.
+    pub fn answers_kept(&self) -> AnswersKept {
+        self.0.answers.kept()
+    }
+
+    /// Lets go all answers that may serve again, and forgets how often one did.
+    pub fn forget_answers(&self) {
+        self.0.answers.clear();
+    }
+
+    /// The answers that may serve again. None where the process makes a call and ends: nobody would ask for them.
+    pub(crate) fn answers(&self) -> Option<&Answers> {
+        matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
     }
 
     /// Looks at what is remembered. Nobody changes it meanwhile, so `look` is quick.

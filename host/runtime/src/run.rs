@@ -165,7 +165,13 @@ async fn execute(job: Job) -> Outcome {
     let answer = match instance {
         Ok(instance) => {
             let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
-            let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only));
+            // All that a call can look at beside its arguments goes through the path layer, which tells. What was looked at before there
+            // was a call, nobody knows.
+            call.report.tells_what_it_sees();
+            if store.data().files.looked() {
+                call.report.lost_sight();
+            }
+            let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only).telling(&call.report));
             let files = Files::new(view, limits.written);
             store.data_mut().begin(Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, limits });
             store.set_epoch_deadline(1);

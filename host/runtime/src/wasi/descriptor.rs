@@ -253,6 +253,11 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+        let descriptor = self.table.get(&fd)?;
+        if descriptor.directory {
+            // One that is granted was opened before there was anybody to tell.
+            self.files.saw_open(descriptor.fd()).map_err(errors::code)?;
+        }
         Ok(stat_record(&rustix::fs::fstat(self.table.get(&fd)?.fd()).map_err(errors::code)?))
     }
 

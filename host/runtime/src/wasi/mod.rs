@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_contract::{Access, Denial};
 use berth_system::files::{FileError, FileView, Listing};
+use rustix::io::Errno;
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
 use crate::bindings::wasi::filesystem::{preopens, types};
@@ -105,6 +106,12 @@ impl Files {
     /// Whether the guest has looked at any file, beyond asking which directories there are.
     pub(crate) fn looked(&self) -> bool {
         self.looked
+    }
+
+    /// Tells who watches the call that it has looked at an open directory.
+    fn saw_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.looked = true;
+        self.view.as_ref().map_or(Ok(()), |view| view.saw_open(dir))
     }
 
     /// Whether nothing may be written, whatever the grants say.

@@ -1,6 +1,7 @@
 //! Reading a directory's entries, less what may not be read.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use berth_contract::Access;
@@ -37,6 +38,7 @@ impl FileView {
         let handle = kernel::open_beneath(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)?;
         let path = kernel::real_path(handle.as_fd())?;
         self.check(&path, FileType::Directory, Access::Read)?;
+        self.saw_at(path.as_os_str().as_bytes(), handle.as_fd());
         Ok(Listing { view: self.clone(), dir: Dir::new(handle)?, path, hidden: 0 })
     }
 }
@@ -55,7 +57,10 @@ impl Iterator for Listing {
         loop {
             let entry = match self.dir.next()? {
                 Ok(entry) => entry,
-                Err(errno) => return Some(Err(errno.into())),
+                Err(errno) => {
+                    self.view.lost_sight();
+                    return Some(Err(errno.into()));
+                }
             };
             let kind = entry.file_type();
             let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };

@@ -12,6 +12,7 @@ mod kernel;
 mod listing;
 mod open;
 mod provisional;
+mod seen;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -27,6 +28,8 @@ pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
 pub use open::{OpenOptions, Opened};
 use provisional::Provisional;
+pub use seen::Sights;
+use seen::Watcher;
 
 /// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
 const REMEMBERED: usize = 1024;
@@ -40,6 +43,8 @@ pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
     made: Arc<Mutex<Made>>,
+    /// Who wants to know what is looked at, if anybody does.
+    watcher: Option<Arc<Watcher>>,
 }
 
 /// What a call has made, as far as that matters later.
@@ -115,7 +120,7 @@ impl Place<'_> {
 impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
-        Self { grants, read_only, made: Arc::default() }
+        Self { grants, read_only, made: Arc::default(), watcher: None }
     }
 
     /// The directories behind the view.
@@ -244,6 +249,12 @@ impl FileView {
     /// Resolves without deciding on the result: every caller decides next. What leads out of `dir` is denied here, and so is what does
     /// not exist where it would be denied if it did, so that denied names can't be probed.
     fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
+        let found = self.resolve_untold(dir, path, follow, access);
+        self.looked_up(dir, path, follow, &found);
+        found
+    }
+
+    fn resolve_untold(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
         let handle = match kernel::resolve(dir, path, follow) {
             Ok(handle) => handle,
             Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
@@ -300,6 +311,7 @@ impl FileView {
     }
 
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
+        self.lost_sight();
         FileError::Denied(Box::new(self.rules().explain(refusal, path, access)))
     }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::model::{Control, Ending, MAX_RESULTS};
+use super::model::{Control, Ending, MAX_RESULTS, Skipped};
+use crate::files::FileView;
 
 /// The most text of one answer. Paths count for every line that names one, as they do once the answer crosses into a guest.
 const MAX_TEXT: u64 = 4 << 20;
@@ -81,6 +82,14 @@ impl<'c> Budget<'c> {
             LIMIT => Ending::Limit,
             DEADLINE => Ending::Deadline,
             _ => Ending::Cancelled,
+        }
+    }
+
+    /// Tells who watches the view where the search did not come to see what it would have seen: that may be otherwise the next time, and
+    /// nothing of it shows. What a limit left out doesn't belong to the answer.
+    pub(super) fn tell(&self, view: &FileView, skipped: Skipped) {
+        if skipped.unreadable > 0 || matches!(self.ending(), Ending::Deadline | Ending::Cancelled) {
+            view.lost_sight();
         }
     }
 

@@ -24,8 +24,9 @@ pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, cont
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
     let walked =
-        walk.run(|| Counter { root: &root, budget: &budget, engine: Engine::new(&compiled, &pattern, &budget), files: Vec::new() });
+        walk.run(|| Counter { root: &root, budget: &budget, engine: Engine::new(&compiled, &pattern, view, &budget), files: Vec::new() });
 
+    budget.tell(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|counter| counter.engine.searched).sum();
     let mut items: Vec<(String, u64)> = walked.visitors.into_iter().flat_map(|counter| counter.files).collect();
     items.sort_unstable();

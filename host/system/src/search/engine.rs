@@ -11,6 +11,7 @@ use super::folder;
 use super::guard::{Compiled, Guarded};
 use super::model::{MAX_CONTEXT, Pattern, SearchError, Skipped};
 use super::walk::Item;
+use crate::files::FileView;
 
 /// The most memory that a line, or a file where matches may span lines, may take.
 const MAX_HEAP: usize = 16 << 20;
@@ -54,6 +55,7 @@ pub(super) struct Engine<'e> {
     matcher: Guarded<'e>,
     searcher: Searcher,
     buffer: Vec<u8>,
+    view: &'e FileView,
     budget: &'e Budget<'e>,
     /// How many files were looked into.
     pub(super) searched: u64,
@@ -67,7 +69,7 @@ pub(super) trait FileSink: Sink<Error = io::Error> {
 
 impl<'e> Engine<'e> {
     /// `compiled` is what [`compile`] made of `pattern`.
-    pub(super) fn new(compiled: &'e Compiled, pattern: &Pattern, budget: &'e Budget<'e>) -> Self {
+    pub(super) fn new(compiled: &'e Compiled, pattern: &Pattern, view: &'e FileView, budget: &'e Budget<'e>) -> Self {
         let context = |lines: u32| lines.min(MAX_CONTEXT) as usize;
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -79,15 +81,17 @@ impl<'e> Engine<'e> {
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
-        Self { matcher: Guarded::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], budget, searched: 0 }
+        Self { matcher: Guarded::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], view, budget, searched: 0 }
     }
 
     /// Searches the file that `item` names, if it still is one. Calls `before_long` if it is large.
     pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
-        let Ok((file, size)) = folder::open_file(item.folder.as_fd(), item.name) else {
+        let Ok((file, stat)) = folder::open_file(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
+        self.view.saw(item.path, &stat, Some(file.as_fd()));
+        let size = folder::size(&stat);
         if size >= LARGE {
             before_long();
         }

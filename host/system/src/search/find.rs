@@ -20,14 +20,16 @@ pub fn find(view: &FileView, scope: &Scope, limit: u32, control: &Control) -> Re
     let (root, filter) = root::open(view, scope)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: scope.files_only, max_depth: scope.max_depth };
-    let walked = walk.run(|| Lister { root: &root, budget: &budget, entries: Vec::new() });
+    let walked = walk.run(|| Lister { view, root: &root, budget: &budget, entries: Vec::new() });
 
+    budget.tell(view, walked.skipped);
     let mut items: Vec<Entry> = walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
     items.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(Entries { items, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
 }
 
 struct Lister<'l> {
+    view: &'l FileView,
     root: &'l Root,
     budget: &'l Budget<'l>,
     entries: Vec<Entry>,
@@ -40,6 +42,7 @@ impl Visitor for Lister<'_> {
             skipped.unreadable += 1;
             return;
         };
+        self.view.saw(item.path, &stat, None);
         if !self.budget.take() {
             return;
         }
@@ -53,7 +56,7 @@ impl Visitor for Lister<'_> {
             FileType::Symlink => EntryKind::Symlink,
             _ => EntryKind::Other,
         };
-        let size = if kind == EntryKind::File { u64::try_from(stat.st_size).unwrap_or(0) } else { 0 };
+        let size = if kind == EntryKind::File { folder::size(&stat) } else { 0 };
         let milliseconds = i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
         self.entries.push(Entry { path, kind, size, modified_ms: u64::try_from(milliseconds).unwrap_or(0) });
     }

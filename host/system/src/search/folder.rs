@@ -131,14 +131,19 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     open(dir, name, OFlags::DIRECTORY)
 }
 
-/// Opens the regular file `name` of `dir`, and tells its size. A FIFO neither blocks nor is read, a device is not read.
-pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, u64), Errno> {
+/// Opens the regular file `name` of `dir`, and tells its metadata. A FIFO neither blocks nor is read, a device is not read.
+pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
     let file = open(dir, name, OFlags::NOCTTY)?;
     let stat = rustix::fs::fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok((file, u64::try_from(stat.st_size).unwrap_or(0))),
+        FileType::RegularFile => Ok((file, stat)),
         _ => Err(Errno::NOTSUP),
     }
+}
+
+/// Bytes of a file.
+pub(super) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
 }
 
 /// The metadata of the entry `name` of `dir` itself, not of what it links to.

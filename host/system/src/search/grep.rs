@@ -23,8 +23,10 @@ pub fn grep(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, contr
     let (root, filter) = root::open(view, scope)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
-    let walked = walk.run(|| Reader { root: &root, budget: &budget, engine: Engine::new(&compiled, pattern, &budget), files: Vec::new() });
+    let walked =
+        walk.run(|| Reader { root: &root, budget: &budget, engine: Engine::new(&compiled, pattern, view, &budget), files: Vec::new() });
 
+    budget.tell(view, walked.skipped);
     let files_searched = walked.visitors.iter().map(|reader| reader.engine.searched).sum();
     let mut files: Vec<Vec<Line>> = walked.visitors.into_iter().flat_map(|reader| reader.files).collect();
     files.sort_unstable_by(|a, b| path_of(a).cmp(path_of(b)));

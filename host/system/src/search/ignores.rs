@@ -15,6 +15,8 @@ use std::sync::Arc;
 use berth_contract::Access;
 use berth_policy::files::Kind;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::Stat;
+use rustix::io::Errno;
 
 use super::folder::{self, Names};
 use crate::files::FileView;
@@ -92,7 +94,11 @@ impl Ignores {
 
     /// The same for a directory whose entries are not read.
     pub(super) fn of_directory(place: Place<'_>, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
-        let has = |name| folder::stat(place.dir, name).is_ok();
+        let has = |name: &CStr| {
+            let is_there = folder::stat(place.dir, name).is_ok();
+            place.view.saw_whether(&[place.prefix, name.to_bytes()].concat(), is_there);
+            is_there
+        };
         let present = Present { ignore: has(c".ignore"), git_ignore: has(c".gitignore"), git: has(c".git") };
         Self::load(place, present, above)
     }
@@ -128,29 +134,45 @@ impl Place<'_> {
     }
 
     fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
-        let (name, parents) = path.split_last()?;
-        let mut real = self.prefix.to_vec();
-        let mut opened: Option<OwnedFd> = None;
-        for parent in parents {
-            real.extend_from_slice(parent.to_bytes());
-            let inside = folder::open_directory(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), parent).ok()?;
-            if !folder::lies_at(inside.as_fd(), &real) {
+        let real = [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')].concat();
+        self.view.decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
+        let (file, stat) = match self.open(path) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                match errno {
+                    Errno::NOENT | Errno::NOTDIR => self.view.saw_whether(&real, false),
+                    _ => self.view.lost_sight(),
+                }
                 return None;
             }
-            opened = Some(inside);
-            real.push(b'/');
-        }
-        real.extend_from_slice(name.to_bytes());
-        self.view.decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
-        let (file, size) = folder::open_file(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), name).ok()?;
+        };
+        self.view.saw(&real, &stat, Some(file.as_fd()));
         let mut text = Vec::new();
-        if size <= MAX_BYTES {
-            File::from(file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        if folder::size(&stat) <= MAX_BYTES && File::from(file).take(MAX_BYTES).read_to_end(&mut text).is_err() {
+            self.view.lost_sight();
+            return None;
         }
         if text.starts_with(b"\xef\xbb\xbf") {
             text.drain(..3);
         }
         Some(text)
+    }
+
+    /// Opens the file at `path` below the directory, one name after the other.
+    fn open(&self, path: &[&CStr]) -> Result<(OwnedFd, Stat), Errno> {
+        let (name, parents) = path.split_last().ok_or(Errno::NOENT)?;
+        let mut real = self.prefix.to_vec();
+        let mut opened: Option<OwnedFd> = None;
+        for parent in parents {
+            real.extend_from_slice(parent.to_bytes());
+            let inside = folder::open_directory(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), parent)?;
+            if !folder::lies_at(inside.as_fd(), &real) {
+                return Err(Errno::XDEV);
+            }
+            opened = Some(inside);
+            real.push(b'/');
+        }
+        folder::open_file(opened.as_ref().map_or(self.dir, OwnedFd::as_fd), name)
     }
 }
 

@@ -63,6 +63,7 @@ impl Root {
         if !folder::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
             return Err(Errno::NOENT);
         }
+        view.saw_at(found.path.as_os_str().as_bytes(), fd.as_fd());
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
         let prefix = prefix(&found.path);
         let mut ignores = None;
@@ -79,7 +80,8 @@ impl Root {
             return Err(Errno::INVAL.into());
         };
         let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        let parent = view.find(parent)?;
+        // What else lies in there doesn't matter.
+        let parent = view.untold().find(parent)?;
         let names = Names::one(&name, FileType::RegularFile);
         let folder = Folder::new(parent.handle, prefix(&parent.path), 0, None, names);
         Ok(Self { folder: Arc::new(folder), is_cut: false, is_file: true, spelled: spelled.to_owned() })
@@ -88,7 +90,9 @@ impl Root {
 
 /// What the ignore files above `path` say, as far up as may be read.
 fn ignores_above(view: &FileView, path: &Path) -> Option<Arc<Ignores>> {
-    let readable = path.ancestors().skip(1).map_while(|above| view.find(above).ok());
+    // Of the directories themselves, only the files count that are told of below.
+    let untold = view.untold();
+    let readable = path.ancestors().skip(1).map_while(|above| untold.find(above).ok());
     let above: Vec<Found> = readable.collect();
     above.iter().rev().fold(None, |ignores, found| {
         let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path) };

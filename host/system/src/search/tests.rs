@@ -184,11 +184,12 @@ fn a_cancelled_search_stops_inside_a_file() {
     let budget = Budget::new(&control, 10_000);
     let pattern = Pattern { regex: "needle".to_owned(), case_sensitive: true, ..Pattern::default() };
     let compiled = engine::compile(&pattern).expect("a regex");
-    let mut engine = Engine::new(&compiled, &pattern, &budget);
+    let mut engine = Engine::new(&compiled, &pattern, &view, &budget);
     let (root, _) = root::open(&view, &scope).expect("the root");
     let mut sink = CancelAtMatch { control: &control, matches: 0 };
     let mut skipped = Skipped::default();
-    engine.search(&Item { folder: &root.folder, name: c"file", rest: b"file" }, &mut sink, &mut skipped, &mut || ());
+    let path = [&root.folder.prefix, &b"file"[..]].concat();
+    engine.search(&Item { folder: &root.folder, name: c"file", path: &path, rest: b"file" }, &mut sink, &mut skipped, &mut || ());
     assert_eq!(budget.ending(), Ending::Cancelled);
     assert_eq!((engine.searched, skipped.unreadable), (0, 0));
     // At most what one buffer holds.

@@ -53,6 +53,8 @@ pub(super) struct Walk<'w> {
 pub(super) struct Item<'i> {
     pub(super) folder: &'i Folder,
     pub(super) name: &'i CStr,
+    /// The real path.
+    pub(super) path: &'i [u8],
     /// The path below the root.
     pub(super) rest: &'i [u8],
 }
@@ -172,6 +174,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
         if !folder::lies_at(fd.as_fd(), &path) {
             return None;
         }
+        self.walk.view.saw_at(&path, fd.as_fd());
         path.push(b'/');
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
         self.skipped.unreadable += u64::from(!whole);
@@ -255,7 +258,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
         }
         if verdict == Verdict::In && !(self.walk.files_only && kind == FileType::Directory) {
             let others = &mut self.others;
-            self.visitor.visit(&Item { folder, name, rest }, &mut self.skipped, &mut || others.offer_now(folder));
+            self.visitor.visit(&Item { folder, name, path, rest }, &mut self.skipped, &mut || others.offer_now(folder));
         }
         true
     }

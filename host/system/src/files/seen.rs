@@ -1,0 +1,267 @@
+//! What a call has looked at, and whether that is still so.
+//!
+//! A view that is watched tells each lookup that a guest can make: by which path, and what was there. An answer was made of nothing else, so
+//! it is true as long as every one of them would come to the same. That is asked of the kernel again, through the same grants.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_contract::{FileState, Lookup, Report, SeenFile, Sight};
+use rustix::fs::{AtFlags, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::{FileError, FileView, Found, kernel};
+
+/// File systems of this machine, which give every change a time of this machine's clock. On one of another machine, times are that one's, and
+/// may be told late.
+const LOCAL: [i64; 11] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0xf2f5_2010, // F2FS
+    0x794c_7630, // overlayfs
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x7371_7368, // SquashFS
+    0xe0f5_e1e2, // EROFS
+];
+
+/// How much later than a file's last change it has to be seen, so that a change after that gets another time. The kernel stamps changes with
+/// the time of its last tick, of which there are at least a hundred a second.
+const TICK: (i64, u64) = (0, 20_000_000);
+
+/// The same on file systems that only know seconds, or pairs of them.
+const SECONDS: (i64, u64) = (2, 0);
+
+/// Whom a view tells what it sees.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    report: Arc<Report>,
+    /// The devices that were met, and whether each is of this machine.
+    devices: Mutex<Vec<(u64, bool)>>,
+}
+
+impl FileView {
+    /// The same view, telling `report` what it sees, where somebody [watches](Report::is_watching) it.
+    #[must_use]
+    pub fn telling(self, report: &Arc<Report>) -> Self {
+        let watcher = report.is_watching().then(|| Arc::new(Watcher { report: Arc::clone(report), devices: Mutex::default() }));
+        Self { watcher, ..self }
+    }
+
+    /// The same view, telling nobody: for what the host looks at on its own account.
+    pub(crate) fn untold(&self) -> Self {
+        Self { watcher: None, ..self.clone() }
+    }
+
+    /// Tells that an open directory was looked at.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, where it can't tell where the directory lies.
+    pub fn saw_open(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.watcher.is_some() {
+            self.saw_at(kernel::real_path(dir)?.as_os_str().as_bytes(), dir);
+        }
+        Ok(())
+    }
+
+    /// Tells what lies behind an open handle at a real path. To be called before it is read.
+    pub(crate) fn saw_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
+        if self.watcher.is_some() {
+            match rustix::fs::fstat(handle) {
+                Ok(stat) => self.saw(path, &stat, Some(handle)),
+                Err(_) => self.lost_sight(),
+            }
+        }
+    }
+
+    /// The same where its state is known. Without a handle, its device has to be one that was met.
+    pub(crate) fn saw(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
+        if let Some(watcher) = &self.watcher {
+            match watcher.is_local(stat, handle) {
+                true => watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), Sight::File(state(stat))),
+                false => watcher.report.lost_sight(),
+            }
+        }
+    }
+
+    /// Tells whether something has a real path, where only that matters.
+    pub(crate) fn saw_whether(&self, path: &[u8], is_there: bool) {
+        if let Some(watcher) = &self.watcher {
+            let sight = if is_there { Sight::Something } else { Sight::Nothing };
+            watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
+        }
+    }
+
+    /// Tells that something was seen of which nobody can say later whether it has changed.
+    pub(crate) fn lost_sight(&self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.report.lost_sight();
+        }
+    }
+
+    /// Tells what came of looking for `path` below `dir`.
+    pub(super) fn looked_up(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<Found, FileError>) {
+        let Some(watcher) = &self.watcher else { return };
+        let sight = match found {
+            Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => Sight::File(state(&found.stat)),
+            Err(FileError::Errno(Errno::NOENT)) => Sight::Nothing,
+            _ => return watcher.report.lost_sight(),
+        };
+        match kernel::real_path(dir) {
+            Ok(dir) => watcher.tell(if follow { Lookup::Followed } else { Lookup::Itself }, &dir.join(path), sight),
+            Err(_) => watcher.report.lost_sight(),
+        }
+    }
+
+    /// Whether everything is as it was seen. Looks at each once more, by its name, and decides anew where a link may lead elsewhere.
+    pub fn is_still(&self, sights: &Sights) -> bool {
+        let mut folder = None;
+        sights.0.iter().all(|seen| match seen.lookup {
+            Lookup::Real => self.real_is_still(seen, &mut folder),
+            Lookup::Itself => self.found_is_still(seen, false),
+            Lookup::Followed => self.found_is_still(seen, true),
+        })
+    }
+
+    fn found_is_still(&self, seen: &SeenFile, follow: bool) -> bool {
+        let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
+        let Some(rest) = rest.to_str() else { return false };
+        match self.find_at(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }, follow) {
+            Ok(found) => is(seen.sight, &found.stat),
+            Err(FileError::Errno(Errno::NOENT)) => seen.sight == Sight::Nothing,
+            Err(_) => false,
+        }
+    }
+
+    /// `folder` has the directory that was looked into last: in a sorted list, most entries lie in the one of the entry before.
+    fn real_is_still<'s>(&self, seen: &'s SeenFile, folder: &mut Option<(&'s [u8], Result<OwnedFd, Errno>)>) -> bool {
+        let Some((root, rest)) = self.grants().covering(&seen.path) else { return false };
+        if rest.as_os_str().is_empty() {
+            return rustix::fs::fstat(&root.dir).is_ok_and(|stat| is(seen.sight, &stat));
+        }
+        let (above, name) = split(&seen.path);
+        if folder.as_ref().is_none_or(|(known, _)| *known != above) {
+            let Some(rest) = rest.parent().and_then(Path::to_str) else { return false };
+            let rest = if rest.is_empty() { "." } else { rest };
+            // Without links, so that what was decided on is where it was.
+            let opened = kernel::open_beneath(root.dir.as_fd(), rest, OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS);
+            *folder = Some((above, opened));
+        }
+        let Some((_, opened)) = folder else { return false };
+        let stat = match opened {
+            Ok(folder) => rustix::fs::statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW),
+            Err(errno) => Err(*errno),
+        };
+        match stat {
+            Ok(stat) => is(seen.sight, &stat),
+            Err(Errno::NOENT | Errno::NOTDIR) => seen.sight == Sight::Nothing,
+            Err(_) => false,
+        }
+    }
+}
+
+impl Watcher {
+    fn tell(&self, lookup: Lookup, path: &Path, sight: Sight) {
+        self.report.saw(SeenFile { lookup, path: path.to_owned(), sight });
+    }
+
+    fn is_local(&self, stat: &Stat, handle: Option<BorrowedFd<'_>>) -> bool {
+        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, local)) = devices.iter().find(|(device, _)| *device == stat.st_dev) {
+            return *local;
+        }
+        let Some(handle) = handle else { return false };
+        let local = rustix::fs::fstatfs(handle).is_ok_and(|fs| LOCAL.contains(&fs.f_type));
+        devices.push((stat.st_dev, local));
+        local
+    }
+}
+
+/// Everything that an answer was made of, once each, in the order in which it is looked at again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sights(Vec<SeenFile>);
+
+impl Sights {
+    /// What a call has seen that began at `began`, in seconds and nanoseconds since 1970. `None` where a change might not show: something
+    /// changed while the call looked at it, or so shortly before that a later change may have gotten the same time.
+    pub fn new(mut seen: Vec<SeenFile>, began: (i64, u64)) -> Option<Self> {
+        let settled = |seen: &SeenFile| match seen.sight {
+            Sight::File(state) => is_settled(state, began),
+            Sight::Nothing | Sight::Something => true,
+        };
+        if !seen.iter().all(settled) {
+            return None;
+        }
+        seen.sort_unstable_by(|a, b| (a.lookup, split(&a.path), a.sight).cmp(&(b.lookup, split(&b.path), b.sight)));
+        seen.dedup();
+        let differ = |pair: &[SeenFile]| {
+            let [a, b] = pair else { return false };
+            (a.lookup, &a.path) == (b.lookup, &b.path) && !(a.sight == Sight::Something && b.sight != Sight::Nothing)
+        };
+        if seen.windows(2).any(differ) {
+            return None;
+        }
+        seen.shrink_to_fit();
+        Some(Self(seen))
+    }
+
+    /// How much there is to do to look at everything again: about so many system calls.
+    pub fn work(&self) -> usize {
+        let mut folder: &[u8] = b"";
+        let work = self.0.iter().map(|seen| match (seen.lookup, split(&seen.path).0) {
+            (Lookup::Real, above) if above == folder => 1,
+            (Lookup::Real, above) => {
+                folder = above;
+                3
+            }
+            (Lookup::Itself | Lookup::Followed, _) => 4,
+        });
+        work.sum()
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        let each = |seen: &SeenFile| size_of::<SeenFile>() + seen.path.capacity();
+        self.0.iter().map(each).sum()
+    }
+}
+
+fn is(sight: Sight, stat: &Stat) -> bool {
+    match sight {
+        Sight::Nothing => false,
+        Sight::Something => true,
+        Sight::File(seen) => seen == state(stat),
+    }
+}
+
+fn state(stat: &Stat) -> FileState {
+    FileState {
+        identity: (stat.st_dev, stat.st_ino),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified: (stat.st_mtime, stat.st_mtime_nsec),
+        changed: (stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
+
+/// Whether a file that was as `state` says could not have changed after `seen` without getting another time.
+fn is_settled(state: FileState, seen: (i64, u64)) -> bool {
+    let coarse = state.changed.1 == 0 && state.modified.1 == 0;
+    let (seconds, nanos) = if coarse { SECONDS } else { TICK };
+    let sum = state.changed.1.saturating_add(nanos);
+    let settled = (state.changed.0.saturating_add(seconds).saturating_add((sum / 1_000_000_000) as i64), sum % 1_000_000_000);
+    settled < seen
+}
+
+/// A path's directory and its last component.
+fn split(path: &Path) -> (&[u8], &[u8]) {
+    let bytes = path.as_os_str().as_bytes();
+    let at = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    bytes.split_at(at)
+}
