@@ -222,6 +222,7 @@ mod governor;
 mod host;
 mod journey;
 mod plugins;
+mod redact;
 mod results;
 mod retry;
 mod session;

@@ -1,0 +1,516 @@
+//! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
+
+use super::find::Found;
+use super::mark;
+
+/// Bytes of a key that are looked at, on each side of its telling word.
+const MAX_KEY: usize = 64;
+
+/// Bytes of a value by which it is judged. What follows belongs to it, and costs nothing if it is none.
+const JUDGED: usize = 256;
+
+/// Bytes within which a quoted value has to end; otherwise the quote was no quote.
+const MAX_QUOTED: usize = 16 * 1024;
+
+/// Where keys and values stand, which decides what counts as a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// In source code, where `password = input` says nothing: no value counts.
+    Unknown,
+    /// In output of any kind: values count that can't be names or words.
+    Text,
+    /// In a file of settings: every value counts.
+    Settings,
+}
+
+/// What a key says of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// Characters that a secret has at least.
+    least: usize,
+    /// Whether the value goes on to the end of the line: a header's.
+    line: bool,
+}
+
+const fn kind(name: &'static str, least: usize) -> Kind {
+    Kind { name, least, line: false }
+}
+
+const PASSWORD: Kind = kind("password", 6);
+const SECRET: Kind = kind("secret", 8);
+const TOKEN: Kind = kind("token", 8);
+const KEY: Kind = kind("key", 8);
+const CREDENTIAL: Kind = kind("credential", 8);
+const AUTHORIZATION: Kind = Kind { name: "authorization", least: 8, line: true };
+const COOKIE: Kind = Kind { name: "cookie", least: 8, line: true };
+
+/// The words by which a credential's key is found; the scanner stops at their first three letters, in any case.
+pub(super) const WORDS: [&str; 9] = ["password", "pwd", "secret", "token", "key", "credential", "authorization", "cookie", "session"];
+
+/// What the name of a setting, a field, a header or a variable says. None: nothing secret.
+pub(super) fn kind_of(key: &str) -> Option<Kind> {
+    let mut words = [""; 24];
+    let mut count = 0;
+    let mut start = 0;
+    let bytes = key.as_bytes();
+    for at in 0..=bytes.len() {
+        let apart = bytes.get(at).is_none_or(|byte| !byte.is_ascii_alphanumeric());
+        // `apiKey` is two words, and so is `APIKey`.
+        let hump = at > start
+            && bytes.get(at).is_some_and(u8::is_ascii_uppercase)
+            && (bytes[at - 1].is_ascii_lowercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase));
+        if apart || hump {
+            if at > start && key.is_char_boundary(start) && key.is_char_boundary(at) {
+                // Of a long key its end counts.
+                if count == words.len() {
+                    words.rotate_left(1);
+                    count -= 1;
+                }
+                words[count] = &key[start..at];
+                count += 1;
+            }
+            start = if apart { at + 1 } else { at };
+        }
+    }
+    let mut words = &words[..count];
+    // `API_KEY_2` and `SECRET_KEY_BASE` are what they are without their last word.
+    while let [rest @ .., last] = words {
+        let numbered = last.bytes().all(|byte| byte.is_ascii_digit());
+        if !numbered
+            && !["base", "value", "plain", "text", "prod", "dev", "staging", "live"].iter().any(|word| last.eq_ignore_ascii_case(word))
+        {
+            break;
+        }
+        words = rest;
+    }
+    let (last, before) = words.split_last()?;
+    let before = before.last().copied().unwrap_or("");
+    let last = last.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is = |word: &str| last.eq_ignore_ascii_case(word);
+    let after = |known: &[&str]| known.iter().any(|word| before.eq_ignore_ascii_case(word));
+    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(is) || is("pass") && !before.is_empty() {
+        return Some(PASSWORD);
+    }
+    if last.len() > 8 && last.to_ascii_lowercase().ends_with("password") {
+        return Some(PASSWORD);
+    }
+    if is("secret") || is("secrets") {
+        return Some(SECRET);
+    }
+    // A place in a list, and what a parser makes, are called so too.
+    if is("token")
+        && !after(&["next", "page", "continuation", "cancellation", "start", "end", "stop", "last", "first", "pad", "eos", "bos"])
+        || ["accesstoken", "authtoken", "authtoken", "refreshtoken", "apitoken", "bearer"].into_iter().any(is)
+    {
+        return Some(TOKEN);
+    }
+    let keys = [
+        "api",
+        "access",
+        "secret",
+        "private",
+        "signing",
+        "encryption",
+        "auth",
+        "account",
+        "master",
+        "service",
+        "user",
+        "app",
+        "application",
+        "client",
+        "deploy",
+        "license",
+        "ssh",
+        "admin",
+        "shared",
+        "hmac",
+        "session",
+    ];
+    if is("key") && after(&keys)
+        || ["apikey", "accesskey", "secretkey", "privatekey", "accountkey", "userkey", "authkey"].into_iter().any(is)
+    {
+        return Some(KEY);
+    }
+    if is("credential") || is("credentials") {
+        return Some(CREDENTIAL);
+    }
+    if is("authorization") || is("auth") && (key.starts_with('_') || after(&["proxy", "basic", "http"])) {
+        return Some(AUTHORIZATION);
+    }
+    if is("cookie") || is("sessionid") || is("id") && after(&["session"]) {
+        return Some(COOKIE);
+    }
+    (is("string") && after(&["connection"])).then_some(CREDENTIAL)
+}
+
+/// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what counts there.
+pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+    let bytes = text.as_bytes();
+    let part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(part).count();
+    let separator = Separator::behind(bytes, end)?;
+    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(part).count();
+    let kind = kind_of(&text[start..end])?;
+    let tag = start.checked_sub(1).is_some_and(|before| bytes[before] == b'<');
+    let flag = bytes[start..].starts_with(b"--");
+    match separator.sign {
+        b'>' if !tag => return None,
+        b' ' if !flag => return None,
+        _ => {}
+    }
+    let value = Value::at(bytes, separator.end, kind, start)?;
+    let place = keys(start);
+    let exact = text[start..end].to_ascii_lowercase().ends_with("secret_access_key") && value.judged.len() == 40;
+    if without_comma(value.judged).eq_ignore_ascii_case(&bytes[start..end]) {
+        // `password=password`, in a list of arguments.
+        return None;
+    }
+    let counts = if exact { value.is_secret(kind, Keys::Settings) } else { place != Keys::Unknown && value.is_secret(kind, place) };
+    if !counts {
+        return None;
+    }
+    let end = value.end(bytes, kind, place);
+    Some(Found { start: value.start, end, kind: kind.name })
+}
+
+/// What stands between a key and its value.
+struct Separator {
+    sign: u8,
+    end: usize,
+}
+
+impl Separator {
+    fn behind(bytes: &[u8], key_end: usize) -> Option<Self> {
+        let spaces = |at: usize| at + bytes[at..].iter().take(32).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let mut at = key_end;
+        at += bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
+        at += usize::from(bytes.get(at).is_some_and(|byte| matches!(byte, b'"' | b'\'' | b'`')));
+        at += usize::from(bytes.get(at) == Some(&b']'));
+        let behind = spaces(at);
+        let sign = *bytes.get(behind)?;
+        let next = bytes.get(behind + 1).copied().unwrap_or(b'\n');
+        let end = match sign {
+            b'=' if next == b'>' => behind + 2,
+            b'=' if next != b'=' && next != b'~' => behind + 1,
+            b':' if next == b'=' => behind + 2,
+            b':' if next != b':' => behind + 1,
+            b'>' => behind + 1,
+            _ if behind > at => return Some(Self { sign: b' ', end: behind }),
+            _ => return None,
+        };
+        let end = spaces(end);
+        Some(Self { sign, end: if sign == b':' { typed(bytes, end).unwrap_or(end) } else { end } })
+    }
+}
+
+/// Where a text literal begins behind the type that stands before it: `password: &str = "…"`.
+fn typed(bytes: &[u8], at: usize) -> Option<usize> {
+    let part =
+        |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'&' | b'\'' | b'<' | b'>' | b'[' | b']' | b':' | b'?' | b' ');
+    let sign = at + bytes[at..].iter().take(MAX_KEY).take_while(part).count();
+    let value = bytes[sign..].strip_prefix(b"=")?;
+    let spaces = value.iter().take(8).take_while(|byte| **byte == b' ').count();
+    (sign > at && matches!(value.get(spaces), Some(b'"' | b'\''))).then_some(sign + 1 + spaces)
+}
+
+/// A value, as far as it is needed to judge it.
+struct Value<'a> {
+    start: usize,
+    judged: &'a [u8],
+    quoted: Option<usize>,
+    /// Whether key and value are all that the line holds.
+    whole_line: bool,
+    /// Whether it is written as a shell or a `.env` file has it: `KEY=value`.
+    assigned: bool,
+    /// Whether the line ends behind it.
+    last: bool,
+}
+
+impl<'a> Value<'a> {
+    fn at(bytes: &'a [u8], at: usize, kind: Kind, key: usize) -> Option<Self> {
+        // `b"…"`, `r'…'`.
+        let prefix = bytes[at..].iter().take(2).take_while(|byte| matches!(byte, b'b' | b'r' | b'f' | b'u' | b'@')).count();
+        let mut start = at;
+        let slashes = bytes[at..].iter().take(8).take_while(|byte| **byte == b'\\').count();
+        let quote_at = if bytes.get(at + prefix).is_some_and(|byte| matches!(byte, b'"' | b'\'')) { at + prefix } else { at + slashes };
+        let quote = bytes.get(quote_at).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'));
+        if let Some(quote) = quote {
+            start = quote_at + 1;
+            let escaped = if quote_at == at + slashes { slashes } else { 0 };
+            if let Some(end) = closed(bytes, start, quote, escaped) {
+                let judged = &bytes[start..end.min(start + JUDGED)];
+                return Some(Self { start, judged, quoted: Some(end), whole_line: false, assigned: false, last: false });
+            }
+        }
+        let line_start = bytes[..key].iter().rev().take(MAX_KEY).take_while(|byte| **byte != b'\n').count();
+        let before = &bytes[key - line_start..key];
+        // Numbers of lines, `export`, the dash of a list, a comment's sign.
+        let leading = before.strip_suffix(b"export ").or(before.strip_suffix(b"set ")).unwrap_or(before);
+        let whole_line =
+            leading.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\''));
+        let stops = |byte: u8| if kind.line { line_stop(byte) } else { bare_stop(byte, whole_line) };
+        let length = bytes[start..].iter().take(JUDGED).take_while(|byte| !stops(**byte)).count();
+        let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
+        let judged = &bytes[start..start + length];
+        let last = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
+            && !judged.ends_with(b",")
+            && !judged.ends_with(b";");
+        let value = Self { start, judged, quoted: None, whole_line, assigned, last };
+        (length > 0).then_some(value)
+    }
+
+    fn end(&self, bytes: &[u8], kind: Kind, place: Keys) -> usize {
+        if let Some(end) = self.quoted {
+            return end;
+        }
+        let to_the_end = kind.line || place == Keys::Settings && self.whole_line;
+        let stops = |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
+        let end = self.start + bytes[self.start..].iter().take_while(|byte| !stops(**byte)).count();
+        let trailing = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';');
+        end - bytes[self.start..end].iter().rev().take_while(trailing).count()
+    }
+
+    fn is_secret(&self, kind: Kind, place: Keys) -> bool {
+        let trimmed = self.judged.trim_ascii();
+        let text = String::from_utf8_lossy(trimmed);
+        if text.chars().count() < kind.least || mark::length(trimmed) > 0 || text.contains("[REDACTED:") || is_placeholder(&text) {
+            return false;
+        }
+        let quoted = self.quoted.is_some();
+        if is_reference(&text, quoted) {
+            return false;
+        }
+        if kind.line {
+            // A scheme alone, or a sentence about headers.
+            return text.bytes().any(|byte| byte.is_ascii_digit()) || place == Keys::Settings;
+        }
+        let spaced = text.contains(' ');
+        let telling = without_comma(trimmed)
+            .iter()
+            .any(|byte| byte.is_ascii_digit() || byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':'));
+        match place {
+            Keys::Unknown => false,
+            Keys::Settings => true,
+            // A message about a password is none.
+            Keys::Text if quoted => !spaced && (telling || kind != TOKEN || text.len() >= 16),
+            Keys::Text => telling || self.whole_line && self.last && (self.assigned || kind == PASSWORD || kind == SECRET),
+        }
+    }
+}
+
+fn without_comma(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    value.strip_suffix(b",").or(value.strip_suffix(b";")).unwrap_or(value)
+}
+
+fn line_stop(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r' | b'"' | b'\'' | b'`')
+}
+
+/// What ends a value without quotes. Where it has the line for itself, only white space does.
+fn bare_stop(byte: u8, whole_line: bool) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'<' | b'>')
+        || !whole_line && matches!(byte, b',' | b';' | b'&' | b')' | b']' | b'}' | b'|' | b'\\')
+}
+
+/// Where a quoted value ends: at a quote behind as many backslashes as the first one had, on the same line.
+fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
+    let mut slashes = 0;
+    for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
+        match *byte {
+            b'\\' => slashes += 1,
+            b'\n' => return None,
+            byte if byte == quote && slashes <= escaped => return Some(start + offset - slashes.min(escaped)),
+            _ => slashes = 0,
+        }
+        if *byte == quote {
+            slashes = 0;
+        }
+    }
+    None
+}
+
+/// Whether somebody is meant to put a value in its place, or it stands for one that is hidden.
+fn is_placeholder(value: &str) -> bool {
+    let value = value.trim_end_matches(['.', ',', ';', '!']);
+    let first = value.chars().next();
+    if value.chars().all(|c| Some(c) == first || c == '-' || c == '.') {
+        return true;
+    }
+    let lower = value.to_ascii_lowercase();
+    const WHOLE: [&str; 26] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "mypassword",
+        "my-password",
+        "my_password",
+        "mysecret",
+        "my-secret",
+        "token",
+        "mytoken",
+        "my-token",
+        "api_key",
+        "apikey",
+        "api-key",
+        "undefined",
+        "required",
+        "optional",
+        "nullable",
+        "disabled",
+        "enabled",
+        "username",
+        "string",
+        "boolean",
+        "hidden",
+        "changed",
+    ];
+    const WITHIN: [&str; 17] = [
+        "example",
+        "placeholder",
+        "changeme",
+        "change-me",
+        "change_me",
+        "your-",
+        "your_",
+        "yourpassword",
+        "yoursecret",
+        "redacted",
+        "dummy",
+        "replace-me",
+        "replace_me",
+        "insert_",
+        "insert-",
+        "xxxx",
+        "****",
+    ];
+    WHOLE.contains(&&*lower) || WITHIN.iter().any(|word| lower.contains(word)) || lower.starts_with("<") || lower.ends_with("...")
+}
+
+/// Whether a value says where the secret is, instead of being it: a variable, a call, a path, a field of something.
+fn is_reference(value: &str, quoted: bool) -> bool {
+    let bytes = value.as_bytes();
+    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(') && !(quoted && bytes[0] == b'$' && is_crypt(value)) {
+        return true;
+    }
+    if value.starts_with("%(") || value.starts_with("%{") || value.starts_with("#{") || value.starts_with("{{") || value.contains("${") {
+        return true;
+    }
+    if !quoted
+        && matches!(bytes[0], b'!' | b'&' | b'*' | b'@')
+        && value[1..].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    {
+        return true;
+    }
+    let name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
+    if let Some(open) = value.find(['(', '[', '<']).filter(|open| *open > 0 && !quoted) {
+        if value[..open]
+            .split(['.', ':', '>'])
+            .all(|part| part.trim_end_matches(['-', '!']).is_empty() || name(part.trim_end_matches(['-', '!'])))
+        {
+            return true;
+        }
+    }
+    if !quoted
+        && (value.contains("::")
+            || value.contains('.') && value.split('.').all(|part| name(part) && !part.bytes().any(|byte| byte.is_ascii_digit())))
+    {
+        return true;
+    }
+    for scheme in
+        ["env:", "env.", "file:", "vault:", "secret:", "ref:", "op://", "arn:", "ssm:", "keyring:", "http://", "https://", "projects/"]
+    {
+        if value.starts_with(scheme) && !value.contains('@') {
+            return true;
+        }
+    }
+    let path = value.strip_prefix('~').or(value.strip_prefix("..")).or(value.strip_prefix('.')).unwrap_or(value);
+    path.starts_with('/')
+        && path.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'/' | b'.' | b'_' | b'-'))
+}
+
+/// A hash as `crypt` writes it, which begins as a variable does.
+fn is_crypt(value: &str) -> bool {
+    let mut parts = value[1..].split('$');
+    parts.next().is_some_and(|id| (1..=10).contains(&id.len())) && parts.next().is_some()
+}
+
+/// Whether the value of a JSON field with a telling key is a secret.
+pub(super) fn is_secret_field(kind: Kind, value: &str) -> bool {
+    let judged = berth_contract::text::cut(value, JUDGED);
+    let value = Value { start: 0, judged: judged.as_bytes(), quoted: Some(0), whole_line: false, assigned: false, last: false };
+    value.is_secret(kind, Keys::Settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_say_what_their_values_are() {
+        for (key, name) in [
+            ("password", "password"),
+            ("DB_PASSWORD", "password"),
+            ("spring.datasource.password", "password"),
+            ("MYSQL_PASS", "password"),
+            ("PGPASSWORD", "password"),
+            ("userPassword", "password"),
+            ("client_secret", "secret"),
+            ("clientSecret", "secret"),
+            ("access_token", "token"),
+            ("accessToken", "token"),
+            ("_authToken", "token"),
+            ("api-key", "key"),
+            ("apikey", "key"),
+            ("X-Api-Key", "key"),
+            ("APIKey", "key"),
+            ("API_KEY_2", "key"),
+            ("aws_secret_access_key", "key"),
+            ("AccountKey", "key"),
+            ("SECRET_KEY_BASE", "key"),
+            ("user-key", "key"),
+            ("credentials", "credential"),
+            ("connectionString", "credential"),
+            ("Authorization", "authorization"),
+            ("Proxy-Authorization", "authorization"),
+            ("_auth", "authorization"),
+            ("Set-Cookie", "cookie"),
+            ("sessionid", "cookie"),
+        ] {
+            assert_eq!(kind_of(key).map(|kind| kind.name), Some(name), "{key}");
+        }
+        for key in [
+            "",
+            "key",
+            "pass",
+            "primary_key",
+            "public_key",
+            "tokens",
+            "max_tokens",
+            "token_count",
+            "next_page_token",
+            "password_hash_algorithm",
+            "keyboard",
+            "passenger",
+            "secretary",
+            "author",
+            "bypass",
+            "compass",
+            "monkey",
+            "tokenizer",
+            "access_key_id",
+            "auth",
+            "é",
+            "_",
+        ] {
+            assert_eq!(kind_of(key), None, "{key}");
+        }
+    }
+}

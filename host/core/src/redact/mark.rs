@@ -1,0 +1,59 @@
+//! What stands where a secret stood: `[REDACTED:github-token ghp_…]`.
+
+/// How every mark begins.
+const BEGIN: &str = "[REDACTED:";
+
+/// How every mark ends.
+const END: &str = "…]";
+
+/// Characters of the secret that a mark keeps at most, so that people can tell which one it was.
+const KEPT: usize = 4;
+
+/// Writes the mark for a secret: its kind, and its first characters, at most a quarter of it.
+pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
+    out.push_str(BEGIN);
+    out.push_str(kind);
+    out.push(' ');
+    // Of blocks, the first characters say nothing.
+    let kept = if secret.starts_with('-') { 0 } else { KEPT.min(secret.len() / 4) };
+    out.extend(secret.chars().take(kept).take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
+    out.push_str(END);
+}
+
+/// The bytes of the mark that `text` begins with; 0 where it begins with none.
+pub(super) fn length(text: &[u8]) -> usize {
+    let Some(rest) = text.strip_prefix(BEGIN.as_bytes()) else { return 0 };
+    let kind = rest.iter().take_while(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || **byte == b'-').count();
+    let Some(rest) = rest[kind..].strip_prefix(b" ") else { return 0 };
+    let kept = rest.iter().take(KEPT).take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')).count();
+    let whole = (1..=32).contains(&kind) && rest[kept..].starts_with(END.as_bytes());
+    if whole { BEGIN.len() + kind + 1 + kept + END.len() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_recognised_again() {
+        for (kind, secret, expected) in [
+            ("github-token", "ghp_0123456789012345", "[REDACTED:github-token ghp_…]"),
+            ("password", "hunter22", "[REDACTED:password hu…]"),
+            ("password", "ab", "[REDACTED:password …]"),
+            ("password", "pä55wörter!!", "[REDACTED:password p…]"),
+            ("private-key", "-----BEGIN", "[REDACTED:private-key …]"),
+        ] {
+            let mut out = String::new();
+            write(&mut out, kind, secret);
+            assert_eq!(out, expected);
+            assert_eq!(length(out.as_bytes()), out.len());
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_mark_is_none() {
+        for text in ["[REDACTED:]", "[REDACTED: …]", "[REDACTED:a b]", "[REDACTED:a hunter22…]", "[REDACTED:A b…]", "[REDACTED", ""] {
+            assert_eq!(length(text.as_bytes()), 0, "{text}");
+        }
+    }
+}
