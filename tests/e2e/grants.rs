@@ -198,6 +198,10 @@ fn names_and_texts(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("it is readable").flatten() {
         let path = entry.path();
+        // The host writes down what it is asked to do.
+        if path.ends_with("data/audit") {
+            continue;
+        }
         if path.is_dir() {
             found.extend(names_and_texts(&path));
         } else {

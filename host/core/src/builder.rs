@@ -1,5 +1,6 @@
 //! How a host is made: the one constructor that every front end uses.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub struct HostBuilder {
     providers: Vec<Arc<dyn Provider>>,
     helper: Option<PathBuf>,
     watch: bool,
+    front_end: Option<Cow<'static, str>>,
 }
 
 impl HostBuilder {
@@ -94,6 +96,13 @@ impl HostBuilder {
         self
     }
 
+    /// What the audit calls the program that makes the calls: `berth call`, say. Without it, `library`.
+    #[must_use]
+    pub fn front_end(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.front_end = Some(name.into());
+        self
+    }
+
     /// Starts the engine and loads everything. Plugins that are new to this machine are compiled, which takes from tenths of a second to
     /// many seconds for each, once.
     ///
@@ -127,6 +136,8 @@ impl HostBuilder {
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
         let governor = Governor::new(policies.config.policy());
+        let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
+        let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
@@ -145,7 +156,7 @@ impl HostBuilder {
             session: Session::new(format!("process {}", std::process::id())),
             governor,
             asking,
-            audit: Audit,
+            audit,
             results,
             retry,
         })

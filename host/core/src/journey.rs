@@ -9,6 +9,7 @@ use berth_policy::Verdict;
 use serde_json::Value;
 
 use crate::approvals::Approver;
+use crate::audit::Audit;
 use crate::catalogue::Tool;
 use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
@@ -30,18 +31,19 @@ impl Host {
     /// Outside a tokio runtime with its time driver, where the tool is a plugin's.
     pub async fn call(&self, request: Request) -> Answer {
         let mut steps = Steps::begin();
-        let (mut facts, rest) = self.begin(request);
-        let outcome = self.journey(&mut facts, rest, &mut steps).await;
-        let outcome = shape::shaped(&mut facts, outcome, self.settings.result);
+        let (facts, rest) = self.begin(request);
+        let mut call = Unanswered { audit: &self.audit, facts, recorded: false };
+        let outcome = self.journey(&mut call.facts, rest, &mut steps).await;
+        let outcome = shape::shaped(&mut call.facts, outcome, self.settings.result);
         steps.done("shape");
-        let outcome = match self.audit.outcome(&facts, &outcome).await {
-            Ok(()) => outcome,
-            Err(failure) => Err(failure),
-        };
+        // It is written before anything is waited for.
+        call.recorded = true;
+        let recorded = self.audit.outcome(&call.facts, &outcome).await;
+        let outcome = recorded.and(outcome);
         steps.done("record");
-        let tool = facts.tool.map(|tool| tool.definition.name.clone());
-        let Facts { id, decision, approval, cached, .. } = facts;
-        Answer { id, tool, outcome, decision, approval, cached, steps: steps.taken }
+        let Facts { id, tool, decision, approval, cached, .. } = &mut call.facts;
+        let tool = tool.as_ref().map(|tool| tool.definition.name.clone());
+        Answer { id: id.clone(), tool, outcome, decision: decision.take(), approval: approval.take(), cached: *cached, steps: steps.taken }
     }
 
     fn begin(&self, request: Request) -> (Facts, Rest) {
@@ -81,9 +83,7 @@ impl Host {
         steps.done("validate");
 
         // Nobody else has them yet, so they are not copied.
-        let arguments = Arc::unwrap_or_clone(std::mem::take(&mut facts.arguments));
-        let (arguments, acted_on) = subjects::decided(&tool, self.settings.home.as_deref(), arguments)?;
-        (facts.arguments, facts.subjects) = (Arc::new(arguments), acted_on);
+        facts.subjects = subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments))?;
         self.govern(facts, &rest, steps).await?;
 
         if facts.acts() {
@@ -134,6 +134,21 @@ impl Host {
         let failure = refused.then(|| Failure::denied(decision.denial(format!("call {}", facts.asked))));
         facts.decision = Some(decision);
         failure.map_or(Ok(()), Err)
+    }
+}
+
+/// A call on its way. Where its future is dropped, since nobody waits any more, that is recorded.
+struct Unanswered<'a> {
+    audit: &'a Audit,
+    facts: Facts,
+    recorded: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.recorded {
+            self.audit.dropped(&self.facts);
+        }
     }
 }
 

@@ -211,7 +211,7 @@
 //! of the plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says why.
 
 mod approvals;
-mod audit;
+pub mod audit;
 mod builder;
 mod canonical;
 mod catalogue;

@@ -19,9 +19,8 @@ const MAX_PATH: usize = 4096;
 /// Subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
-/// Decides on the paths among the subjects of a call. Returns the arguments with the paths made absolute, and everything that the call acts
-/// on.
-pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) -> Result<(Value, Vec<ActedOn>), Failure> {
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Returns everything that the call acts on.
+pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value) -> Result<Vec<ActedOn>, Failure> {
     let mut acted_on = Vec::new();
     for subject in &tool.definition.subjects {
         let texts: Vec<&mut String> = match arguments.pointer_mut(&subject.pointer) {
@@ -43,7 +42,7 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, mut arguments: Value) ->
             acted_on.push(ActedOn { kind: subject.kind, access: subject.access, text: text.clone() });
         }
     }
-    Ok((arguments, acted_on))
+    Ok(acted_on)
 }
 
 fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<String, Failure> {

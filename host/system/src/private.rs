@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// The mode of files that are nobody else's business.
@@ -41,6 +41,24 @@ impl PrivateFolder {
         Ok(Self(Dir::from_std_file(File::from(handle))))
     }
 
+    /// Opens a folder in it, making it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`], and where others can even enter it.
+    pub fn folder(&self, name: &str) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        match self.0.create_dir_with(name, &builder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+        let handle = self.0.open_with(name, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
+        private(&handle, 0o077)?;
+        Ok(Self(Dir::from_std_file(handle)))
+    }
+
     /// Whether nobody else can even enter it.
     ///
     /// # Errors
@@ -64,6 +82,43 @@ impl PrivateFolder {
         }
         private(&file, 0o022)?;
         Ok(file)
+    }
+
+    /// Opens a file in it for reading, and for writing at its end alone, making it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::file`].
+    pub fn appended(&self, name: &str) -> io::Result<File> {
+        self.own(name, OpenOptions::new().read(true).append(true))
+    }
+
+    /// Opens a file in it for reading and writing in its place, making it where it is missing. Whoever has it open can lock it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::file`].
+    pub fn updated(&self, name: &str) -> io::Result<File> {
+        self.own(name, OpenOptions::new().read(true).write(true))
+    }
+
+    /// Opens or makes a file that is nobody else's.
+    fn own(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+        let file = self.0.open_with(name, options.create(true).mode(0o600).custom_flags(UNFOLLOWED))?.into_std();
+        if !file.metadata()?.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        private(&file, 0o022)?;
+        Ok(file)
+    }
+
+    /// Gives a file another name, which no other has.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::AlreadyExists`] where another has that name, else as the system has them.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, rustix::fs::RenameFlags::NOREPLACE)?)
     }
 
     /// Puts a file into it, for nobody else to read. It is written aside and then renamed, so that whoever has the old one open keeps it
@@ -144,10 +199,7 @@ impl PrivateFolder {
     ///
     /// As [`Self::file`].
     pub fn lock(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(0o600).custom_flags(UNFOLLOWED);
-        let file = self.0.open_with(name, &options)?.into_std();
-        private(&file, 0o022)?;
+        let file = self.updated(name)?;
         file.lock()?;
         Ok(file)
     }
@@ -232,5 +284,30 @@ mod tests {
         folder.file("none").expect_err("there is none");
         fs::create_dir(path.join("folder")).expect("a folder is made");
         folder.file("folder").expect_err("a folder is no file");
+    }
+
+    #[test]
+    fn a_folder_and_a_log_in_it_are_the_user_s_alone() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let path = root.path().join("own");
+        let folder = PrivateFolder::make(&path).expect("it is made");
+        let within = folder.folder("within").expect("it is made");
+        assert_eq!(fs::metadata(path.join("within")).expect("it is there").mode() & 0o7777, 0o700);
+        for line in ["one", "two"] {
+            within.appended("log").expect("it opens").write_all(line.as_bytes()).expect("it is written");
+        }
+        assert_eq!(fs::read_to_string(path.join("within/log")).expect("it is there"), "onetwo");
+        assert_eq!(fs::metadata(path.join("within/log")).expect("it is there").mode() & 0o7777, 0o600);
+        within.rename("log", "old").expect("it is renamed");
+        fs::write(path.join("within/log"), "another").expect("a file is written");
+        assert_eq!(within.rename("log", "old").expect_err("the name is taken").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(path.join("within/old")).expect("it is there"), "onetwo");
+
+        symlink(&path, path.join("link")).expect("a link is made");
+        folder.folder("link").expect_err("a link is no folder");
+        symlink(path.join("within/old"), path.join("within/to-old")).expect("a link is made");
+        within.appended("to-old").expect_err("a link is no file");
+        fs::set_permissions(path.join("within"), Permissions::from_mode(0o750)).expect("its mode is set");
+        folder.folder("within").expect_err("others may enter");
     }
 }

@@ -1,29 +1,210 @@
 //! The record of every call.
+//!
+//! Each record is a line of JSON in `audit/audit.jsonl` in Berth's data folder, which no tool reads or writes: a call that can act has one
+//! before it runs, and every call one before its answer leaves. The lines are a chain, with a key that lies beside them: [`Trail::verify`] finds
+//! what was changed, left out or cut off.
 
-use berth_contract::{Failure, Outcome};
+mod chain;
+mod files;
+mod head;
+mod line;
+mod lines;
+mod log;
+mod record;
+mod time;
+mod trail;
+mod verify;
 
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use berth_contract::{Category, Failure, Outcome};
+
+use self::log::{Bounds, Log, Unsynced};
+pub use self::trail::{ChainHead, Trail};
+pub use self::verify::{Finding, Verification};
+use crate::config::{self, OnFailure};
 use crate::facts::Facts;
 
-/// Writes the record. Each function returns when what it wrote is with the system.
-#[derive(Debug, Default)]
-pub(crate) struct Audit;
+/// Writes the record. Each function returns when what it wrote is with the system, so that it survives this process; where the
+/// configuration wants that, when it survives the machine.
+pub(crate) struct Audit {
+    /// None: nothing is recorded.
+    settings: Option<Settings>,
+    /// Berth's data folder.
+    data: PathBuf,
+    front_end: Cow<'static, str>,
+    written: Mutex<Written>,
+    /// How many records survive the machine. Who holds it is the one who waits for the disk, for all that were written before.
+    synced: tokio::sync::Mutex<u64>,
+    /// Whether it was told that nothing can be recorded.
+    told: AtomicBool,
+}
+
+#[derive(Default)]
+struct Written {
+    /// Opened for the first record, and anew after an error.
+    log: Option<Log>,
+    /// How many records this process has written.
+    count: u64,
+    /// What need not survive the machine yet of logs that were open before.
+    unsynced: Unsynced,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    on_failure: OnFailure,
+    durable: bool,
+    bounds: Bounds,
+}
 
 impl Audit {
+    /// What records as the configuration says, for calls by a front end. Nothing is opened yet.
+    pub(crate) fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
+        let config::Audit { enabled, on_failure, durable, max_mib, keep } = config;
+        let settings = Settings { on_failure, durable, bounds: Bounds { file: max_mib.get() << 20, keep: keep.get(), durable } };
+        Self {
+            settings: enabled.then_some(settings),
+            data: data.to_owned(),
+            front_end,
+            written: Mutex::default(),
+            synced: tokio::sync::Mutex::new(0),
+            told: AtomicBool::new(false),
+        }
+    }
+
     /// Records what is about to be done.
     ///
     /// # Errors
     ///
     /// It can't be recorded, and so must not be done.
-    pub(crate) async fn intent(&self, _facts: &Facts) -> Result<(), Failure> {
-        Ok(())
+    pub(crate) async fn intent(&self, facts: &Facts) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self.write(settings, &record::intent(facts, &self.front_end)).await;
+        self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
+    }
+
+    /// Records what a person said to a call, and for how long it holds.
+    ///
+    /// # Errors
+    ///
+    /// It can't be recorded, and so must not count.
+    pub(crate) async fn approval(&self, facts: &Facts, by: &str, answer: &str, scope: Option<&str>) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self.write(settings, &record::approval(facts, &self.front_end, by, answer, scope)).await;
+        self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
     /// Records what a call came to, before anybody hears of it.
     ///
     /// # Errors
     ///
-    /// It can't be recorded, and so nobody may hear of it.
-    pub(crate) async fn outcome(&self, _facts: &Facts, _outcome: &Outcome) -> Result<(), Failure> {
+    /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or that did not run.
+    pub(crate) async fn outcome(&self, facts: &Facts, outcome: &Outcome) -> Result<(), Failure> {
+        let Some(settings) = self.settings else { return Ok(()) };
+        let written = self.write(settings, &record::outcome(facts, &self.front_end, outcome)).await;
+        let failure = self.judged(settings, written, "The call has run, and what it did is done; its answer is kept back");
+        failure.filter(|_| facts.acts() && facts.attempts > 0).map_or(Ok(()), Err)
+    }
+
+    /// Records that nobody waits for a call any more. Returns when that is with the system.
+    pub(crate) fn dropped(&self, facts: &Facts) {
+        let Some(settings) = self.settings else { return };
+        let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
+        let written = self.append(settings, &record::outcome(facts, &self.front_end, &outcome));
+        let _ = self.judged(settings, written.map(drop), "");
+    }
+
+    async fn write(&self, settings: Settings, body: &[u8]) -> io::Result<()> {
+        let count = self.append(settings, body)?;
+        if settings.durable { self.sync(count).await } else { Ok(()) }
+    }
+
+    /// Appends a record, and returns how many there are with it. On the thread that calls: it takes microseconds, less than getting to
+    /// another one.
+    fn append(&self, settings: Settings, body: &[u8]) -> io::Result<u64> {
+        let mut written = self.written();
+        if written.log.as_mut().is_none_or(|log| log.append(body).is_err()) {
+            // The folder may have been moved away, or the disk have room again: what is there counts, not what was.
+            written.close();
+            let mut log = Log::open(&self.data, settings.bounds)?;
+            let appended = log.append(body);
+            written.log = Some(log);
+            if appended.is_err() {
+                written.close();
+            }
+            appended?;
+        }
+        written.count += 1;
+        Ok(written.count)
+    }
+
+    /// Waits until so many records survive the machine. One caller waits for the disk, and those who come meanwhile share the next time.
+    async fn sync(&self, count: u64) -> io::Result<()> {
+        let mut synced = self.synced.lock().await;
+        if *synced >= count {
+            return Ok(());
+        }
+        let (unsynced, all) = {
+            let mut written = self.written();
+            (written.take_unsynced(), written.count)
+        };
+        tokio::task::spawn_blocking(move || unsynced.sync()).await.map_err(io::Error::other)??;
+        *synced = all;
         Ok(())
     }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a record that was not written ends the call, and how. It is told once, until one is written again.
+    fn judged(&self, settings: Settings, written: io::Result<()>, what: &str) -> Option<Failure> {
+        let Err(error) = written else {
+            self.told.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let file = self.data.join(files::FOLDER).join(files::CURRENT);
+        let why = format!("{}: {error}", file.display());
+        if !self.told.swap(true, Ordering::Relaxed) {
+            match settings.on_failure {
+                OnFailure::Stop => tracing::warn!("calls are not recorded, and those that can act are refused: {why}"),
+                OnFailure::Continue => tracing::warn!("calls are not recorded: {why}"),
+            }
+        }
+        let message = format!("{what}, since it can't be recorded: {why}");
+        let suggestion = "A person has to mend that: `berth doctor` tells more. With `on_failure = \"continue\"` in [audit] of berth.toml, \
+            calls run without a record.";
+        let failure = Failure::new(Category::PermanentFailure, message).with_code("audit").with_suggestion(suggestion);
+        (settings.on_failure == OnFailure::Stop).then_some(failure)
+    }
 }
+
+impl Written {
+    fn close(&mut self) {
+        if let Some(mut log) = self.log.take() {
+            self.unsynced.add(log.take_unsynced());
+        }
+    }
+
+    fn take_unsynced(&mut self) -> Unsynced {
+        let mut unsynced = std::mem::take(&mut self.unsynced);
+        if let Some(log) = &mut self.log {
+            unsynced.add(log.take_unsynced());
+        }
+        unsynced
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").field("settings", &self.settings).field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

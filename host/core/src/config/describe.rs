@@ -88,8 +88,8 @@ fn takes(root: &Value, schema: &Value) -> String {
     };
     match names {
         Some("integer") => format!("a whole number from {} to {}", schema["minimum"], schema["maximum"]),
-        Some("boolean") => "`true` or `false`".to_owned(),
         Some("string") => "a text".to_owned(),
+        Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => format!("a list, each {}", takes(root, &schema["items"])),
         Some("object") => {
             let fields: Vec<String> = properties(schema).map(|(name, field)| format!("`{name}` ({})", takes(root, field))).collect();

@@ -42,7 +42,7 @@ pub use problem::{Problem, Problems};
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
 pub use source::Source;
-pub use types::{Approvals, Autonomy, Config, FileTools, Limits, Plugin, PluginFolder, PluginLimits, Reload, Tools};
+pub use types::{Approvals, Audit, Autonomy, Config, FileTools, Limits, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 
 /// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
 pub fn schema() -> serde_json::Value {

@@ -18,6 +18,8 @@ pub struct Config {
     pub approvals: Approvals,
     /// A folder whose plugins are loaded without being named one by one.
     pub plugin_folder: PluginFolder,
+    /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
+    pub audit: Audit,
     /// Plugins that are not built in, by the name that stands before `__` in the names of their tools: at most 24 of `[a-z0-9-]`, a letter first.
     pub plugins: BTreeMap<String, Plugin>,
 }
@@ -26,7 +28,8 @@ rules!(Config {
     tools: Rule::Table(Tools::RULES),
     approvals: Rule::Table(Approvals::RULES),
     plugin_folder: Rule::Table(PluginFolder::RULES),
-    plugins: Rule::Named(Plugin::RULES)
+    audit: Rule::Table(Audit::RULES),
+    plugins: Rule::Named(Plugin::RULES),
 });
 
 /// What holds for all tools.
@@ -228,6 +231,51 @@ pub enum Reload {
     Approve,
     /// It is used at once, with the grants of its name.
     Trust,
+}
+
+/// The record of every call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Audit {
+    /// Whether calls are recorded.
+    pub enabled: bool,
+    /// What happens to a call that can change something when it can't be recorded, since the disk is full, say. Calls that only read go on.
+    pub on_failure: OnFailure,
+    /// Whether each record is on the disk before anything else happens, so that it survives a power failure. It takes milliseconds a call;
+    /// calls that run at the same time share them.
+    pub durable: bool,
+    /// MiB of one file; then another one begins.
+    pub max_mib: Bounded<1, 65_536>,
+    /// Files that are kept beside the one that is written to; older ones are removed. 0: all.
+    pub keep: Bounded<0, 100_000>,
+}
+
+// A stranger who could have files turned or removed could have what they did forgotten.
+rules!(Audit {
+    enabled: Rule::OnlyTrue,
+    on_failure: Rule::Stricter(&["stop", "continue"]),
+    durable: Rule::OnlyTrue,
+    max_mib: Rule::Ignored,
+    keep: Rule::Ignored,
+});
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self { enabled: true, on_failure: OnFailure::Stop, durable: false, max_mib: Bounded::clamped(64), keep: Bounded::clamped(0) }
+    }
+}
+
+/// What happens to a call that can act and can't be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum OnFailure {
+    /// It is not run.
+    #[default]
+    Stop,
+    /// It runs all the same.
+    Continue,
 }
 
 /// A plugin that is not built in.

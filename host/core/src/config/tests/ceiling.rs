@@ -68,13 +68,22 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
     Some((wide.to_owned(), less.to_owned(), held))
 }
 
-/// The smallest number that a key takes.
-fn least(path: &str) -> u64 {
+/// What a key takes, in words.
+fn takes(path: &str) -> String {
     let (table, name) = path.rsplit_once('.').expect("keys lie in tables");
     let tables = describe();
     let table = tables.iter().find(|known| known.path == table.replace('*', "NAME")).expect("every table is described");
-    let key = table.keys.iter().find(|key| key.name == name).expect("every key is described");
-    let (_, range) = key.takes.split_once("from ").expect("it takes a number");
+    table.keys.iter().find(|key| key.name == name).expect("every key is described").takes.clone()
+}
+
+fn takes_number(path: &str) -> bool {
+    takes(path).starts_with("a whole number")
+}
+
+/// The smallest number that a key takes.
+fn least(path: &str) -> u64 {
+    let takes = takes(path);
+    let (_, range) = takes.split_once("from ").expect("it takes a number");
     range.split(' ').next().expect("it has a beginning").parse().expect("it is a number")
 }
 
@@ -85,7 +94,8 @@ fn every_key_is_bounded_or_can_t_stand_in_a_ceiling() {
     for key in known().iter().filter(|key| !key.table && !key.in_list) {
         let name = key.path.join(".").replace('*', "known");
         let Some((wide, text, expected)) = bound(key) else {
-            let problems = scene.under(&format!("{name} = \"x\""), USER, &[]).expect_err("it bounds nothing").to_string();
+            let text = if takes_number(&key.path.join(".")) { "1" } else { "\"x\"" };
+            let problems = scene.under(&format!("{name} = {text}"), USER, &[]).expect_err("it bounds nothing").to_string();
             assert!(problems.contains("ceiling.toml:1: ") && problems.contains("a ceiling can't bound it"), "{problems}");
             continue;
         };

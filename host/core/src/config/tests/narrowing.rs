@@ -31,6 +31,8 @@ enabled = false
 expire_secs = 600
 wait_secs = 5
 yes_flag = false
+[audit]
+durable = true
 [plugins.known]
 path = "known.wasm"
 allowed_paths = [{ path = "~/notes", access = "read" }]
@@ -67,6 +69,11 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "approvals.yes_flag" => "approvals.yes_flag = true",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
+        "audit.enabled" => "audit.enabled = false",
+        "audit.on_failure" => "audit.on_failure = \"continue\"",
+        "audit.durable" => "audit.durable = false",
+        "audit.max_mib" => "audit.max_mib = 1",
+        "audit.keep" => "audit.keep = 1",
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",
         "plugins.*.reload" => "plugins.known.reload = \"trust\"",
         "plugins.*.replaces" => "plugins.known.replaces = \"file\"",

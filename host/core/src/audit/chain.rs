@@ -1,0 +1,200 @@
+//! What makes the records a chain: each one's hash is over the one before it and its own bytes, with a key that lies beside the log.
+
+use std::io::Write as _;
+
+use sha2::{Digest, Sha256};
+
+/// A SHA-256 value.
+pub(super) type Hash = [u8; 32];
+
+/// Bytes of `,"hash":"…"}`, with which each line ends.
+const SEAL: usize = 9 + 64 + 2;
+
+/// Bytes before the kind of a record: `{` and its moment.
+pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
+
+/// A place in the chain: the number of a record and its hash. The first record follows [`Link::START`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) seq: u64,
+    pub(super) hash: Hash,
+}
+
+impl Link {
+    pub(super) const START: Self = Self { seq: 0, hash: [0; 32] };
+}
+
+/// The key of the chain, ready for use: HMAC-SHA256 (RFC 2104) with what both of its hashes begin with already taken in.
+///
+/// By hand, since the crate for it needs a part of `digest` that half of the engine would be built anew for.
+#[derive(Clone)]
+pub(super) struct Key {
+    inner: Sha256,
+    outer: Sha256,
+}
+
+impl Key {
+    /// Of at most 64 bytes.
+    pub(super) fn new(secret: &[u8]) -> Self {
+        let padded = |pad: u8| {
+            let mut block = [pad; 64];
+            block.iter_mut().zip(secret).for_each(|(byte, secret)| *byte ^= secret);
+            Sha256::new_with_prefix(block)
+        };
+        Self { inner: padded(0x36), outer: padded(0x5c) }
+    }
+
+    /// The hash of a record whose bytes before its hash are `signed`, after the record with the hash `previous`.
+    pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
+        let inner = self.inner.clone().chain_update(previous).chain_update(signed).finalize();
+        self.outer.clone().chain_update(inner).finalize().into()
+    }
+}
+
+/// Completes a record: `line` ends with its last field. Returns the link that it is.
+pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> Link {
+    let seq = after.seq + 1;
+    // A vector takes everything.
+    let _ = write!(line, ",\"seq\":{seq}");
+    let hash = key.hash(&after.hash, &line[from..]);
+    line.extend_from_slice(b",\"hash\":\"");
+    line.extend_from_slice(&hex(&hash));
+    line.extend_from_slice(b"\"}\n");
+    Link { seq, hash }
+}
+
+/// A line that has the form of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sealed<'a> {
+    /// What its hash is over.
+    pub(super) signed: &'a [u8],
+    /// Its number and the hash that it says it has.
+    pub(super) link: Link,
+}
+
+impl<'a> Sealed<'a> {
+    /// Of a line without its end. `None`: it is no record.
+    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
+        let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
+        let hash = unhex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
+        let digits = signed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (fields, number) = signed.split_at(signed.len() - digits);
+        let seq = std::str::from_utf8(number).ok()?.parse().ok()?;
+        (fields.starts_with(b"{") && fields.ends_with(b",\"seq\":")).then_some(Self { signed, link: Link { seq, hash } })
+    }
+
+    /// What it says of the bytes between the record before it and itself: how many, and their hash.
+    pub(super) fn torn(&self) -> Option<(u64, Hash)> {
+        // Texts can't look so: in JSON, their quotes are escaped.
+        let seq = self.signed.iter().rposition(|byte| *byte == b',')?;
+        let (rest, hash) = self.signed[..seq].strip_suffix(b"\"")?.split_last_chunk::<64>()?;
+        let rest = rest.strip_suffix(b",\"torn_sha256\":\"")?;
+        let at = rest.len() - rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        rest[..at].ends_with(b",\"torn\":").then_some(())?;
+        Some((std::str::from_utf8(&rest[at..]).ok()?.parse().ok()?, unhex(hash)?))
+    }
+
+    /// Whether it is the record that was written after the one with the hash `previous`.
+    pub(super) fn follows(&self, key: &Key, previous: &Hash) -> bool {
+        key.hash(previous, self.signed) == self.link.hash
+    }
+}
+
+/// What a record is of: `outcome`, say.
+pub(super) fn kind(record: &[u8]) -> &[u8] {
+    let rest = record.get(BEFORE_KIND..).unwrap_or_default();
+    let word = rest.strip_prefix(b"\"kind\":\"").unwrap_or_default();
+    word.split(|byte| *byte == b'"').next().unwrap_or_default()
+}
+
+/// A hash as text.
+pub(super) fn hex(hash: &Hash) -> [u8; 64] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    std::array::from_fn(|at| {
+        let byte = hash[at / 2];
+        DIGITS[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })]
+    })
+}
+
+/// A hash as a string.
+pub(super) fn shown(hash: &Hash) -> String {
+    hex(hash).iter().map(|&digit| char::from(digit)).collect()
+}
+
+/// A hash from its text, which is in lower case.
+pub(super) fn unhex(text: &[u8]) -> Option<Hash> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut hash = [0; 32];
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, test cases 1, 2 and 3: the hash's first 32 bytes are ours to choose only in that they come first.
+    #[test]
+    fn the_keyed_hash_is_hmac_sha256() {
+        let check = |key: &[u8], data: &[u8], expected: &str| {
+            let key = Key::new(key);
+            let inner = key.inner.clone().chain_update(data).finalize();
+            let hash: Hash = key.outer.clone().chain_update(inner).finalize().into();
+            assert_eq!(shown(&hash), expected);
+            if let Some((previous, rest)) = data.split_first_chunk::<32>() {
+                assert_eq!(key.hash(previous, rest), hash);
+            }
+        };
+        check(&[0x0b; 20], b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+        check(b"Jefe", b"what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        check(&[0xaa; 20], &[0xdd; 50], "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+    }
+
+    #[test]
+    fn a_record_follows_the_one_before_it_and_no_other() {
+        let key = Key::new(&[7; 32]);
+        let mut line = b"{\"a\":1".to_vec();
+        let first = seal(&key, &Link::START, &mut line, 0);
+        let line = line.strip_suffix(b"\n").expect("it is a line");
+        let sealed = Sealed::of(line).expect("it is a record");
+        assert_eq!((sealed.link, first.seq), (first, 1));
+        assert!(serde_json::from_slice::<serde_json::Value>(line).is_ok());
+        assert!(sealed.follows(&key, &Link::START.hash));
+        assert!(!sealed.follows(&key, &first.hash));
+        assert!(!sealed.follows(&Key::new(&[8; 32]), &Link::START.hash));
+    }
+
+    #[test]
+    fn a_record_tells_its_kind_and_what_was_torn_before_it() {
+        let start = b"{\"ts\":\"2026-03-01T12:00:00.000001Z\",\"kind\":\"end\"";
+        assert_eq!(kind(start), b"end");
+        assert_eq!(kind(b"{}"), b"");
+        let seq = ",\"seq\":12";
+        let torn = |fields: &str| {
+            let signed = format!("{fields}{seq}");
+            Sealed { signed: signed.as_bytes(), link: Link::START }.torn()
+        };
+        let hash = "ab".repeat(32);
+        assert_eq!(torn(&format!("{{\"a\":1,\"torn\":57,\"torn_sha256\":\"{hash}\"")), Some((57, [0xab; 32])));
+        assert_eq!(torn("{\"a\":1"), None);
+        assert_eq!(torn(&format!("{{\"a\":\"x,\\\"torn\\\":57,\\\"torn_sha256\\\":\\\"{hash}\"")), None);
+    }
+
+    #[test]
+    fn what_has_no_seal_is_no_record() {
+        let hash = "0".repeat(64);
+        for line in ["", "{}", "{\"seq\":1}", &format!("{{\"a\":1,\"seq\":,\"hash\":\"{hash}\"}}"), &format!(",\"hash\":\"{hash}\"}}")] {
+            assert!(Sealed::of(line.as_bytes()).is_none(), "{line}");
+        }
+        assert!(Sealed::of(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
+    }
+}

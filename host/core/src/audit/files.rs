@@ -1,0 +1,134 @@
+//! The files of the log: their names, their order, and the key.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+
+use berth_system::private::PrivateFolder;
+use rustix::rand::GetRandomFlags;
+use serde::Deserialize;
+
+use super::chain::{self, Hash, Key, Sealed};
+use super::lines::Lines;
+
+/// The folder in Berth's data folder.
+pub(super) const FOLDER: &str = "audit";
+
+/// The file that is written to.
+pub(super) const CURRENT: &str = "audit.jsonl";
+
+/// Where the log ends; who appends locks it.
+pub(super) const HEAD: &str = "head";
+
+const KEY: &str = "key";
+
+/// Names in the folder that are looked at.
+const MOST: usize = 1_000_000;
+
+/// The name of a file that was ended, by its number.
+pub(super) fn name(number: u64) -> String {
+    format!("audit.{number:06}.jsonl")
+}
+
+/// The numbers of the files that were ended, in order.
+///
+/// # Errors
+///
+/// As the system has them.
+pub(super) fn rotated(folder: &PrivateFolder) -> io::Result<Vec<u64>> {
+    let number =
+        |found: &String| found.strip_prefix("audit.")?.strip_suffix(".jsonl")?.parse().ok().filter(|&number| name(number) == **found);
+    let mut numbers: Vec<u64> = folder.names(MOST)?.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The key. `None`: there is none yet.
+///
+/// # Errors
+///
+/// As the system has them, and where it is damaged.
+pub(super) fn key(folder: &PrivateFolder) -> io::Result<Option<Key>> {
+    let mut file = match folder.file(KEY) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut secret = [0; 33];
+    let mut length = 0;
+    while length < secret.len() {
+        match file.read(&mut secret[length..])? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    match length {
+        32 => Ok(Some(Key::new(&secret[..32]))),
+        _ => Err(io::Error::new(ErrorKind::InvalidData, "`key` is damaged; bring it back, or move the folder elsewhere to begin anew")),
+    }
+}
+
+/// The key, made where there is none and nothing was written with one. Under the lock.
+///
+/// # Errors
+///
+/// As the system has them, and where it is lost.
+pub(super) fn made_key(folder: &PrivateFolder) -> io::Result<Key> {
+    if let Some(key) = key(folder)? {
+        return Ok(key);
+    }
+    if !rotated(folder)?.is_empty() || folder.file(CURRENT).is_ok_and(|file| file.metadata().is_ok_and(|found| found.len() > 0)) {
+        return Err(io::Error::new(ErrorKind::NotFound, "`key` is lost; bring it back, or move the folder elsewhere to begin anew"));
+    }
+    let mut secret = [0; 32];
+    let mut filled = 0;
+    while filled < secret.len() {
+        filled += rustix::rand::getrandom(&mut secret[filled..], GetRandomFlags::empty())?;
+    }
+    folder.put(KEY, &secret)?;
+    Ok(Key::new(&secret))
+}
+
+/// What the first record of a file says.
+pub(super) struct Begin {
+    /// The file's number.
+    pub(super) file: u64,
+    /// The number of the oldest file that was kept then.
+    pub(super) oldest: u64,
+    /// The record's own number, and the hash of the one before it.
+    pub(super) seq: u64,
+    pub(super) previous: Hash,
+}
+
+/// The first record of a file. `None`: it has none.
+///
+/// # Errors
+///
+/// As the system has them.
+pub(super) fn begin(file: &File) -> io::Result<Option<Begin>> {
+    let size = file.metadata()?.len();
+    let mut lines = Lines::new(file, 0, size);
+    // A process may have been killed while it wrote the first one.
+    while let Some(line) = lines.next()? {
+        if let Some(begin) = parsed(line.bytes).filter(|_| line.whole) {
+            return Ok(Some(begin));
+        }
+        if line.from > 256 * 1024 {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn parsed(line: &[u8]) -> Option<Begin> {
+    #[derive(Deserialize)]
+    struct Fields {
+        kind: String,
+        file: u64,
+        oldest: u64,
+        previous: String,
+    }
+    let link = Sealed::of(line)?.link;
+    let Fields { kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
+    (kind == "begin" && link.seq > 0).then_some(())?;
+    Some(Begin { file, oldest, seq: link.seq, previous: chain::unhex(previous.as_bytes())? })
+}

@@ -1,0 +1,80 @@
+//! Where the log ends, as the file `head` beside it says.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::chain::{self, Link};
+
+/// The end of the log. It is written after each record, so that the next one who appends need not read the log, and a log that was cut is
+/// seen to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The number of the file that is written to.
+    pub(super) file: u64,
+    /// Its bytes.
+    pub(super) end: u64,
+    /// The last record.
+    pub(super) link: Link,
+    /// Whether that record ends the file, so that the next one belongs into another.
+    pub(super) ended: bool,
+}
+
+impl Head {
+    /// Before the first record.
+    pub(super) const START: Self = Self { file: 1, end: 0, link: Link::START, ended: false };
+
+    /// What the file says. `None`: nothing, or nothing that was written here.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub(super) fn read(file: &File) -> io::Result<Option<Self>> {
+        let mut text = [0; 256];
+        let length = file.read_at(&mut text, 0)?;
+        Ok(Self::parse(&text[..length]))
+    }
+
+    /// Puts it into the file.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub(super) fn write(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(self.text().as_bytes(), 0)
+    }
+
+    /// Always of the same length, so that one takes the place of the other in a single write.
+    fn text(&self) -> String {
+        let Self { file, end, link: Link { seq, hash }, ended } = self;
+        format!("1 file {file:012} end {end:016} seq {seq:020} ended {} hash {}\n", u8::from(*ended), chain::shown(hash))
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let words: Vec<&str> = std::str::from_utf8(text).ok()?.split_ascii_whitespace().collect();
+        let ["1", "file", file, "end", end, "seq", seq, "ended", ended, "hash", hash] = words[..] else { return None };
+        let link = Link { seq: seq.parse().ok()?, hash: chain::unhex(hash.as_bytes())? };
+        let head = Self { file: file.parse().ok()?, end: end.parse().ok()?, link, ended: ended == "1" };
+        (head.text().as_bytes() == text).then_some(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_was_written_and_nothing_else_is() {
+        let head = Head { file: 3, end: 12_345, link: Link { seq: 99, hash: [0xab; 32] }, ended: true };
+        let text = head.text().into_bytes();
+        assert_eq!(Head::parse(&text), Some(head));
+        assert_eq!(text.len(), Head::START.text().len());
+        for at in 0..text.len() {
+            let mut other = text.clone();
+            other[at] ^= 1;
+            assert_ne!(Head::parse(&other), Some(head), "byte {at}");
+            assert_eq!(Head::parse(&text[..at]), None);
+        }
+        assert_eq!(Head::parse(b""), None);
+    }
+}

@@ -1,0 +1,296 @@
+//! A record as it is put together: one JSON object, every text in it bounded, redacted, and without what steers a terminal.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use berth_contract::text::{cut, neutral};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{chain, time};
+
+/// Bytes of a text among the arguments, beyond which its beginning stands for it.
+const LONG: usize = 1024;
+
+/// Bytes of that beginning.
+const BEGINNING: usize = 256;
+
+/// Bytes that are looked at for what has to be redacted in it.
+const LOOKED_AT: usize = 16 * 1024;
+
+/// Bytes of all arguments.
+const ARGUMENTS: usize = 8 * 1024;
+
+/// Levels of arrays and objects in them.
+const DEPTH: usize = 64;
+
+/// Bytes of arguments that are hashed. A call's own bound is lower, but one that is refused for its size is recorded as well.
+const HASHED: usize = 16 * 1024 * 1024;
+
+/// What a model thinks before it fills in the arguments is nobody else's business.
+const THINK: &str = "_tafc_think";
+
+/// A record without its seal. What is nothing, or `false`, is left out.
+pub(super) struct Line(Vec<u8>);
+
+impl Line {
+    /// A record of a kind, of this moment.
+    pub(super) fn new(kind: &str) -> Self {
+        let mut line = Self(Vec::with_capacity(1024));
+        line.0.extend_from_slice(b"{\"ts\":\"");
+        time::write(&mut line.0, SystemTime::now());
+        line.0.extend_from_slice(b"\",\"kind\":\"");
+        line.0.extend_from_slice(kind.as_bytes());
+        line.0.push(b'"');
+        line
+    }
+
+    /// A word of the host's own.
+    pub(super) fn word(&mut self, key: &str, word: &str) {
+        self.key(key);
+        quoted(&mut self.0, word);
+    }
+
+    /// A text of at most `max` bytes.
+    pub(super) fn text(&mut self, key: &str, text: &str, max: usize) {
+        self.key(key);
+        quoted(&mut self.0, &shown(text, max));
+    }
+
+    pub(super) fn optional(&mut self, key: &str, text: Option<&str>, max: usize) {
+        if let Some(text) = text {
+            self.text(key, text, max);
+        }
+    }
+
+    pub(super) fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        // A vector takes everything.
+        let _ = write!(self.0, "{number}");
+    }
+
+    /// What a program ended with.
+    pub(super) fn code(&mut self, key: &str, code: i32) {
+        self.key(key);
+        let _ = write!(self.0, "{code}");
+    }
+
+    /// In milliseconds, to the microsecond.
+    pub(super) fn time(&mut self, key: &str, time: Duration) {
+        self.key(key);
+        let micros = time.as_micros();
+        let _ = write!(self.0, "{}.{:03}", micros / 1000, micros % 1000);
+    }
+
+    pub(super) fn flag(&mut self, key: &str, set: bool) {
+        if set {
+            self.key(key);
+            self.0.extend_from_slice(b"true");
+        }
+    }
+
+    /// Objects of a word, a word and a text each.
+    pub(super) fn list<'a>(&mut self, key: &str, keys: [&str; 3], items: impl Iterator<Item = (&'a str, &'a str, &'a str)>, max: usize) {
+        let mut first = true;
+        for (one, two, text) in items {
+            if first {
+                self.key(key);
+                self.0.push(b'[');
+            } else {
+                self.0.push(b',');
+            }
+            first = false;
+            self.0.push(b'{');
+            for (at, (key, value)) in keys.iter().zip([Cow::Borrowed(one), Cow::Borrowed(two), shown(text, max)]).enumerate() {
+                if at > 0 {
+                    self.0.push(b',');
+                }
+                quoted(&mut self.0, key);
+                self.0.push(b':');
+                quoted(&mut self.0, &value);
+            }
+            self.0.push(b'}');
+        }
+        if !first {
+            self.0.push(b']');
+        }
+    }
+
+    /// The arguments of a call. Where they are too many, the beginning of their text, its length and its hash stand for them.
+    pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
+        self.key(key);
+        let from = self.0.len();
+        if value(&mut self.0, arguments, from + ARGUMENTS, DEPTH).is_none() {
+            let beginning = shown(&String::from_utf8_lossy(&self.0[from..]), LONG).into_owned();
+            self.0.truncate(from);
+            let mut whole = Hashing { hasher: Sha256::new(), bytes: 0 };
+            let all = serde_json::to_writer(&mut whole, arguments).is_ok();
+            cut_off(&mut self.0, &beginning, whole.bytes, all.then_some(whole.hasher));
+        }
+    }
+
+    /// What is to be sealed.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    fn key(&mut self, key: &str) {
+        self.0.extend_from_slice(b",\"");
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+}
+
+/// Writes a value. `None`: it takes more than is left.
+fn value(out: &mut Vec<u8>, value: &Value, most: usize, depth: usize) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    match value {
+        Value::String(text) if text.len() > LONG => {
+            let beginning = shown(text, BEGINNING);
+            cut_off(out, &beginning, text.len(), Some(Sha256::new_with_prefix(text)));
+        }
+        Value::String(text) => quoted(out, &shown(text, LONG)),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                self::value(out, item, most, depth)?;
+            }
+            out.push(b']');
+        }
+        Value::Object(fields) => {
+            out.push(b'{');
+            let mut first = true;
+            for (key, item) in fields.iter().filter(|(key, _)| !key.starts_with(THINK)) {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
+                }
+                quoted(out, &shown(key, LONG));
+                out.push(b':');
+                self::value(out, item, most, depth)?;
+            }
+            out.push(b'}');
+        }
+        // A vector takes everything.
+        other => drop(write!(out, "{other}")),
+    }
+    (out.len() <= most).then_some(())
+}
+
+/// What stands for a text that is too long: its beginning, its bytes and its hash.
+fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hasher: Option<Sha256>) {
+    out.extend_from_slice(b"{\"beginning\":");
+    quoted(out, beginning);
+    let _ = match hasher {
+        Some(hasher) => write!(out, ",\"bytes\":{bytes},\"sha256\":\"{}\"}}", chain::shown(&hasher.finalize().into())),
+        None => write!(out, ",\"more_than_bytes\":{bytes}}}"),
+    };
+}
+
+/// A text as it is recorded: at most `max` bytes of it.
+fn shown(text: &str, max: usize) -> Cow<'_, str> {
+    let looked_at = cut(text, LOOKED_AT.max(max));
+    match redacted(looked_at) {
+        Cow::Borrowed(text) => neutral(cut(text, max)),
+        Cow::Owned(text) => Cow::Owned(neutral(cut(&text, max)).into_owned()),
+    }
+}
+
+/// A text without credentials.
+fn redacted(text: &str) -> Cow<'_, str> {
+    Cow::Borrowed(text)
+}
+
+/// A text as JSON has it.
+fn quoted(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        // A vector takes everything, and a text is always JSON.
+        let _ = serde_json::to_writer(out, text);
+    }
+}
+
+/// Hashes what is written, up to a bound.
+struct Hashing {
+    hasher: Sha256,
+    bytes: usize,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes > HASHED {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.hasher.update(bytes);
+        self.bytes += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn recorded(arguments: &Value) -> Value {
+        let mut line = Line::new("outcome");
+        line.arguments("arguments", arguments);
+        let mut bytes = line.into_bytes();
+        assert!(bytes.len() < ARGUMENTS + 2 * LONG, "{} bytes", bytes.len());
+        bytes.push(b'}');
+        serde_json::from_slice::<Value>(&bytes).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)))["arguments"]
+            .take()
+    }
+
+    #[test]
+    fn small_arguments_are_recorded_as_they_are() {
+        for arguments in [json!({}), json!({ "a": [1, -2.5, true, null, "x\"\\\n\t"], "b": { "c": "é" } }), json!("text"), json!(null)] {
+            assert_eq!(recorded(&arguments), arguments);
+        }
+    }
+
+    #[test]
+    fn what_a_model_thinks_is_not_recorded_at_any_depth() {
+        let arguments = json!({ "_tafc_think": "secret", "a": { "_tafc_think_more": 1, "b": [{ "_tafc_think": 2 }] } });
+        assert_eq!(recorded(&arguments), json!({ "a": { "b": [{}] } }));
+    }
+
+    #[test]
+    fn a_long_text_is_recorded_by_its_beginning_its_length_and_its_hash() {
+        let text = "é".repeat(100_000);
+        let sha256 = chain::shown(&Sha256::digest(&text).into());
+        let expected = json!({ "beginning": "é".repeat(128), "bytes": 200_000, "sha256": sha256 });
+        assert_eq!(recorded(&json!({ "content": text, "path": "x" })), json!({ "content": expected, "path": "x" }));
+    }
+
+    #[test]
+    fn many_or_deep_arguments_are_recorded_by_their_beginning() {
+        let many = json!((0..100_000).collect::<Vec<u32>>());
+        let found = recorded(&many);
+        assert!(found["beginning"].as_str().is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= LONG), "{found}");
+        assert_eq!(found["sha256"], json!(chain::shown(&Sha256::digest(many.to_string()).into())));
+        assert_eq!(found["bytes"], json!(many.to_string().len()));
+        let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
+        assert!(recorded(&deep)["beginning"].as_str().is_some_and(|text| text.starts_with("[[[[")), "it is cut");
+        let keys: serde_json::Map<String, Value> = (0..1000).map(|number| (format!("{number}{}", "k".repeat(900)), json!(0))).collect();
+        assert!(recorded(&Value::Object(keys))["sha256"].is_string(), "it is cut");
+    }
+
+    #[test]
+    fn nothing_recorded_steers_a_terminal() {
+        let found = recorded(&json!({ "a\u{1b}[2J": "\u{202e}\u{9b}x\u{7f}\r" }));
+        assert_eq!(found, json!({ "a\u{fffd}[2J": "\u{fffd}\u{fffd}x\u{fffd}\u{fffd}" }));
+    }
+}

@@ -1,0 +1,90 @@
+//! A log file, read line by line.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+
+use sha2::{Digest, Sha256};
+
+use super::chain::Hash;
+
+/// More than any record takes. What is longer was not written here, and is handed out in pieces.
+const MAX_LINE: u64 = 64 * 1024;
+
+/// The lines of a part of a file.
+pub(super) struct Lines<'a> {
+    reader: BufReader<Part<'a>>,
+    line: Vec<u8>,
+    at: u64,
+}
+
+/// A line of a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    /// Where it begins and ends in the file, its end of line included.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// Its bytes without the end of line.
+    pub(super) bytes: &'a [u8],
+    /// Whether it has an end of line.
+    pub(super) whole: bool,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines from one place in a file to another.
+    pub(super) fn new(file: &'a File, from: u64, to: u64) -> Self {
+        Self { reader: BufReader::with_capacity(64 * 1024, Part { file, at: from, to }), line: Vec::new(), at: from }
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        let length = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line)? as u64;
+        if length == 0 {
+            return Ok(None);
+        }
+        let from = self.at;
+        self.at += length;
+        let whole = self.line.last() == Some(&b'\n');
+        let bytes = if whole { &self.line[..self.line.len() - 1] } else { &self.line[..] };
+        Ok(Some(Line { from, to: self.at, bytes, whole }))
+    }
+}
+
+/// A part of a file. Reading it leaves the file's own place as it is.
+pub(super) struct Part<'a> {
+    pub(super) file: &'a File,
+    pub(super) at: u64,
+    pub(super) to: u64,
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.to.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let length = buffer.len().min(left);
+        let read = self.file.read_at(&mut buffer[..length], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Part<'_> {
+    /// The hash of all of it.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub(super) fn hash(mut self) -> io::Result<Hash> {
+        let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize().into()),
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+    }
+}

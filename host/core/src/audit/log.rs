@@ -1,0 +1,358 @@
+//! The log as it is written: one line a record, at its end alone, by as many processes as there are.
+//!
+//! Whoever appends holds the lock of `head`, which says where the log ends and with what. A process that is killed between the line and the
+//! head leaves the log ahead of the head: who comes next looks at what is there more, and goes on from the last record. What is no whole
+//! record, since the process was killed within the write or the disk was full, stays where it is; the next record says how long it is
+//! and what its hash is, so that nothing else passes for it.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use berth_system::private::PrivateFolder;
+
+use super::chain::{self, Hash, Key, Link, Sealed};
+use super::files::{self, CURRENT};
+use super::head::Head;
+use super::lines::{Lines, Part};
+use super::time;
+
+/// How long another process may hold the lock. It takes microseconds, unless that process was stopped in it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is tried again at once, and how long it rests then.
+const TRIES: u32 = 100;
+const REST: Duration = Duration::from_micros(50);
+
+/// Bytes that a record has beside its body, at most.
+const AROUND: u64 = 320;
+
+/// How large files become, and how many are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Bytes of one file.
+    pub(super) file: u64,
+    /// Files that are kept beside the one that is written to. 0: all.
+    pub(super) keep: u64,
+    /// Whether somebody wants to sync what is written.
+    pub(super) durable: bool,
+}
+
+/// The log, open for writing.
+pub(super) struct Log {
+    folder: Arc<PrivateFolder>,
+    key: Key,
+    head: Arc<File>,
+    bounds: Bounds,
+    current: Option<Current>,
+    line: Vec<u8>,
+    unsynced: Unsynced,
+}
+
+/// The file that is written to, as this process knows it.
+struct Current {
+    file: Arc<File>,
+    at: Head,
+    /// What the next record has to tell of what stands before it.
+    before: Before,
+}
+
+/// What stands between the last record and the end of the file.
+#[derive(Default)]
+struct Before {
+    /// It has to be closed with an end of line.
+    open: bool,
+    /// How many bytes it has, and their hash.
+    torn: Option<(u64, Hash)>,
+    /// Why the end was looked for in the log itself.
+    note: Option<&'static str>,
+}
+
+/// What was written and need not survive the machine yet.
+#[derive(Default)]
+pub(super) struct Unsynced {
+    files: Vec<Arc<File>>,
+    folder: Option<Arc<PrivateFolder>>,
+}
+
+impl Unsynced {
+    /// Both.
+    pub(super) fn add(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.folder = other.folder.or(self.folder.take());
+    }
+
+    /// Waits until it would.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(|file| file.sync_data())?;
+        self.folder.as_ref().map_or(Ok(()), |folder| Ok(rustix::fs::fsync(folder.as_fd())?))
+    }
+}
+
+impl Log {
+    /// Opens the log in Berth's data folder, making it where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them, and where something of it can't be believed.
+    pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
+        let folder = Arc::new(PrivateFolder::make(data)?.folder(files::FOLDER)?);
+        let head = Arc::new(folder.updated(files::HEAD)?);
+        let key = match files::key(&folder)? {
+            Some(key) => key,
+            None => {
+                let _held = Held::of(&head)?;
+                files::made_key(&folder)?
+            }
+        };
+        Ok(Self { folder, key, head, bounds, current: None, line: Vec::new(), unsynced: Unsynced::default() })
+    }
+
+    /// Appends a record. `body` begins with `{` and ends with the last field; its moment and its kind come first.
+    /// When it returns, the record is with the system, and survives this process.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them. What was written in part is then found by who appends next.
+    pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
+        let head = Arc::clone(&self.head);
+        let _held = Held::of(&head)?;
+        // What failed half way is looked at anew.
+        let mut current = match self.current.take() {
+            Some(current) if current.is_as_known()? => current,
+            known => self.found(known)?,
+        };
+        if current.at.end > 0 && current.at.end + body.len() as u64 + AROUND > self.bounds.file {
+            self.write(&mut current, &short("end"))?;
+            current = self.found(None)?;
+        }
+        if current.at.end == 0 {
+            self.begin(&mut current)?;
+        }
+        if let Some(note) = current.before.note.take() {
+            let mut body = short("note");
+            write!(body, ",\"note\":\"{note}\"")?;
+            self.write(&mut current, &body)?;
+        }
+        self.write(&mut current, body)?;
+        self.current = Some(current);
+        Ok(())
+    }
+
+    /// What has to be synced so that everything that was appended so far survives the machine.
+    pub(super) fn take_unsynced(&mut self) -> Unsynced {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        self.unsynced.files.extend(self.current.as_ref().filter(|_| self.bounds.durable).map(|current| Arc::clone(&current.file)));
+        unsynced
+    }
+
+    fn write(&mut self, current: &mut Current, body: &[u8]) -> io::Result<()> {
+        let before = &mut current.before;
+        self.line.clear();
+        if std::mem::take(&mut before.open) {
+            self.line.push(b'\n');
+        }
+        let from = self.line.len();
+        self.line.extend_from_slice(body);
+        let torn = before.torn.take();
+        if let Some((bytes, hash)) = &torn {
+            write!(self.line, ",\"torn\":{bytes},\"torn_sha256\":\"{}\"", chain::shown(hash))?;
+        }
+        let link = chain::seal(&self.key, &current.at.link, &mut self.line, from);
+        (&*current.file).write_all(&self.line)?;
+        let end = current.at.end + torn.map_or(0, |(bytes, _)| bytes) + self.line.len() as u64;
+        current.at = Head { end, link, ended: chain::kind(body) == b"end", ..current.at };
+        current.at.write(&self.head)
+    }
+
+    /// The first record of a file: where it stands in the chain.
+    fn begin(&mut self, current: &mut Current) -> io::Result<()> {
+        let at = current.at;
+        let rotated = files::rotated(&self.folder)?;
+        let oldest = rotated.first().copied().unwrap_or(at.file);
+        let kept = if self.bounds.keep == 0 { oldest } else { oldest.max(at.file.saturating_sub(self.bounds.keep)) };
+        let mut body = short("begin");
+        let (previous, version) = (chain::shown(&at.link.hash), env!("CARGO_PKG_VERSION"));
+        write!(body, ",\"file\":{},\"oldest\":{kept},\"previous\":\"{previous}\",\"berth\":\"{version}\"", at.file)?;
+        self.write(current, &body)?;
+        // After it was said, so that what is missing without a word is missed.
+        rotated.iter().filter(|number| **number < kept).try_for_each(|number| self.folder.remove(&files::name(*number)))
+    }
+
+    fn opened(&mut self) -> io::Result<Arc<File>> {
+        let file = Arc::new(self.folder.appended(CURRENT)?);
+        if self.bounds.durable {
+            self.unsynced.files.push(Arc::clone(&file));
+            self.unsynced.folder = Some(Arc::clone(&self.folder));
+        }
+        Ok(file)
+    }
+
+    /// Where the log ends, as the files say, of which one may be open already. Under the lock.
+    fn found(&mut self, known: Option<Current>) -> io::Result<Current> {
+        let (mut head, note) = match Head::read(&self.head)? {
+            Some(head) => (head, None),
+            None => self.sought()?,
+        };
+        while let Some(next) = self.next_file(head)? {
+            next.write(&self.head)?;
+            head = next;
+        }
+        let file = match known.filter(|known| known.at.file == head.file) {
+            Some(known) => known.file,
+            None => self.opened()?,
+        };
+        let size = file.metadata()?.len();
+        if size < head.end {
+            // The records that are missing leave a gap in the numbers for good.
+            tracing::error!("the audit log has lost its end: {} of {} bytes are there; `berth audit verify` tells more", size, head.end);
+            let before = Before { open: is_open(&file, size)?, torn: None, note };
+            // What is left of a record counts as what it is: nothing.
+            return Ok(Current { file, at: Head { end: size, ..head }, before });
+        }
+        let at = follow(&self.key, &file, head, size)?;
+        if at.ended {
+            at.write(&self.head)?;
+            return self.found(None).map(|current| current.noting(note));
+        }
+        let torn =
+            (at.end < size).then(|| Ok::<_, io::Error>((size - at.end, Part { file: &file, at: at.end, to: size }.hash()?))).transpose()?;
+        Ok(Current { before: Before { open: torn.is_some() || is_open(&file, size)?, torn, note }, file, at })
+    }
+
+    /// Where the log ends, where the head doesn't say: what the newest file's records come to.
+    fn sought(&self) -> io::Result<(Head, Option<&'static str>)> {
+        let rotated = files::rotated(&self.folder)?;
+        let newest = match self.folder.file(CURRENT) {
+            Ok(file) if file.metadata()?.len() > 0 => Some(file),
+            Ok(_) => None,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let (file, ended) = match (newest, rotated.last()) {
+            (Some(file), _) => (file, false),
+            (None, Some(last)) => (self.folder.file(&files::name(*last))?, true),
+            (None, None) => {
+                // Before the first record, so that a process that is killed at that one leaves no log without a head.
+                Head::START.write(&self.head)?;
+                return Ok((Head::START, None));
+            }
+        };
+        let size = file.metadata()?.len();
+        let begin = files::begin(&file)?.ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidData, "neither `head` nor the log says where it ends; move the folder elsewhere to begin anew")
+        })?;
+        let head = Head { file: begin.file, end: 0, link: Link { seq: begin.seq - 1, hash: begin.previous }, ended: false };
+        let head = follow(&self.key, &file, head, size)?;
+        Ok((Head { ended: head.ended || ended, ..head }, Some("the head was lost: records may be missing before this one")))
+    }
+
+    /// Where the next file begins, if the one that the head is about was ended: that gets its number, where it doesn't have it yet, since
+    /// a process was killed here. A machine that went off may even have kept the new name and not the end.
+    fn next_file(&self, head: Head) -> io::Result<Option<Head>> {
+        let name = files::name(head.file);
+        let after = |last: Head| Some(Head { file: head.file + 1, end: 0, ended: false, ..last });
+        match self.folder.file(&name) {
+            Ok(file) => Ok(after(follow(&self.key, &file, head, file.metadata()?.len())?)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(_) if head.ended => {
+                self.folder.rename(CURRENT, &name)?;
+                Ok(after(head))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Current {
+    /// The same, with what else its next record has to tell.
+    fn noting(mut self, note: Option<&'static str>) -> Self {
+        self.before.note = self.before.note.or(note);
+        self
+    }
+
+    /// Whether nobody else has written since. Every file that is ended has grown before, so that its size tells that, too.
+    ///
+    /// # Errors
+    ///
+    /// As the system has them, and where the file is gone.
+    fn is_as_known(&self) -> io::Result<bool> {
+        let found = rustix::fs::fstat(&*self.file)?;
+        if found.st_nlink == 0 {
+            return Err(io::Error::new(ErrorKind::NotFound, "it was removed while it was written to"));
+        }
+        Ok(u64::try_from(found.st_size) == Ok(self.at.end))
+    }
+}
+
+/// The last record from `head` on, each of which follows the one before it.
+fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
+    let mut lines = Lines::new(file, head.end, size);
+    while let Some(line) = lines.next()? {
+        let Some(record) = Sealed::of(line.bytes) else { continue };
+        if record.link.seq == head.link.seq + 1 && record.follows(key, &head.link.hash) {
+            head = Head { end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end", ..head };
+        }
+    }
+    Ok(head)
+}
+
+/// The beginning of a record of the log's own.
+fn short(kind: &str) -> Vec<u8> {
+    let mut body = b"{\"ts\":\"".to_vec();
+    time::write(&mut body, SystemTime::now());
+    body.extend_from_slice(b"\",\"kind\":\"");
+    body.extend_from_slice(kind.as_bytes());
+    body.push(b'"');
+    body
+}
+
+/// Whether something stands at the end of a file that is no whole line.
+fn is_open(file: &File, size: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if size > 0 {
+        file.read_exact_at(&mut last, size - 1)?;
+    }
+    Ok(last != [b'\n'])
+}
+
+/// The lock, as long as it lives.
+pub(super) struct Held<'a>(&'a File);
+
+impl<'a> Held<'a> {
+    /// Waits for it, but not for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`]: another process keeps it.
+    pub(super) fn of(file: &'a File) -> io::Result<Self> {
+        let since = Instant::now();
+        for tried in 0_u32.. {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if since.elapsed() > PATIENCE => {
+                    return Err(io::Error::new(ErrorKind::TimedOut, "another process keeps its lock; is one stopped?"));
+                }
+                Err(TryLockError::WouldBlock) if tried < TRIES => std::thread::yield_now(),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(REST),
+            }
+        }
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // It goes with the descriptor at the latest.
+        let _ = self.0.unlock();
+    }
+}

@@ -1,0 +1,172 @@
+//! What is recorded of a call.
+
+use berth_contract::{Access, Category, Content, Failure, Outcome, SubjectKind};
+use berth_policy::{Decision, Gate, Verdict};
+
+use super::line::Line;
+use crate::facts::Facts;
+
+/// Bytes of a name, of a rule or a place, and of a text that tells something.
+const NAME: usize = 128;
+const RULE: usize = 512;
+const TEXT: usize = 512;
+
+/// Subjects that are listed. The arguments have all of them.
+const SUBJECTS: usize = 8;
+
+/// What is about to be done.
+pub(super) fn intent(facts: &Facts, front_end: &str) -> Vec<u8> {
+    let mut line = Line::new("intent");
+    call(&mut line, facts, front_end);
+    line.into_bytes()
+}
+
+/// What a person said.
+pub(super) fn approval(facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+    let mut line = Line::new("approval");
+    line.word("answer", answer);
+    line.text("approved_by", by, NAME);
+    line.optional("approval_scope", scope, NAME);
+    call(&mut line, facts, front_end);
+    line.into_bytes()
+}
+
+/// What came of it.
+pub(super) fn outcome(facts: &Facts, front_end: &str, outcome: &Outcome) -> Vec<u8> {
+    let mut line = Line::new("outcome");
+    call(&mut line, facts, front_end);
+    let failure = outcome.as_ref().err();
+    line.word("result", result(failure));
+    if let Some(failure) = failure {
+        line.word("error_category", failure.category.as_str());
+        line.optional("error_code", failure.code.as_deref(), NAME);
+        line.text("error", &failure.message, TEXT);
+    }
+    // What is refused before it comes to the gates is refused by the grants.
+    let by_grants = failure.and_then(|failure| failure.denial.as_ref()).filter(|_| facts.decision.is_none());
+    if let Some(denial) = by_grants {
+        decision(&mut line, Verdict::Deny, Gate::Grants, &denial.rule, &denial.place);
+    }
+    let parts = match outcome {
+        Ok(output) => &output.content,
+        Err(failure) => &failure.content,
+    };
+    line.number("bytes", parts.iter().map(Content::len).sum::<usize>() as u64);
+    line.time("duration_ms", facts.since.elapsed());
+    if facts.attempts > 1 {
+        line.number("attempts", facts.attempts.into());
+    }
+    line.flag("cached", facts.cached);
+    line.flag("truncated", facts.truncated);
+    told(&mut line, facts);
+    line.into_bytes()
+}
+
+/// What a record of any kind says of a call.
+fn call(line: &mut Line, facts: &Facts, front_end: &str) {
+    line.word("call", &facts.id.0);
+    match &facts.tool {
+        Some(tool) => {
+            line.text("tool", &tool.definition.name, NAME);
+            match &tool.plugin {
+                Some(plugin) => {
+                    line.text("plugin", &plugin.info().manifest.name, NAME);
+                    line.word("digest", &plugin.info().digest);
+                }
+                None => line.text("provider", tool.provider.name(), NAME),
+            }
+            if let Some(source) = claim_source(facts) {
+                line.word("claim_source", source);
+            }
+        }
+        // No tool has this name.
+        None => line.text("asked", &facts.asked, NAME),
+    }
+    line.arguments("arguments", &facts.arguments);
+    let subjects = facts.subjects.iter().take(SUBJECTS);
+    let told = subjects.map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
+    line.list("subjects", ["kind", "access", "text"], told, TEXT);
+    if !facts.attachments.is_empty() {
+        line.number("attachments", facts.attachments.len() as u64);
+    }
+    if let Some(Decision { verdict, gate, rule, place, .. }) = &facts.decision {
+        decision(line, *verdict, *gate, rule, place);
+    }
+    if let Some(approval) = &facts.approval {
+        line.text("approved_by", &approval.by, NAME);
+        line.word("approval_scope", approval.scope.as_str());
+    }
+    line.text("session", facts.session.name(), NAME);
+    line.optional("caller_id", facts.caller.as_deref(), NAME);
+    line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
+    line.word("trust", facts.trust.as_str());
+    line.text("front_end", front_end, NAME);
+}
+
+fn decision(line: &mut Line, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
+    line.word("verdict", verdict.as_str());
+    line.word("gate", gate.as_str());
+    line.text("rule", rule, RULE);
+    line.text("place", place, RULE);
+}
+
+/// What the provider told beside the outcome.
+fn told(line: &mut Line, facts: &Facts) {
+    let told = facts.report.told();
+    let runs_commands = facts.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
+    match told.exit_code {
+        Some(code) => line.code("exit_code", code),
+        // A command always has one: this one ended by no code of its own, or never ran.
+        None if runs_commands => line.code("exit_code", -1),
+        None => {}
+    }
+    // Those of the gates stand in the decision.
+    if let Some(denial) = &told.denial {
+        line.number("denials", told.denials);
+        line.text("denied", &denial.action, TEXT);
+        line.text("denied_by", &denial.rule, RULE);
+        line.text("denied_at", &denial.place, RULE);
+    }
+}
+
+fn result(failure: Option<&Failure>) -> &'static str {
+    match failure.map(|failure| failure.category) {
+        None => "success",
+        Some(Category::PolicyBlocked | Category::ConfirmationRequired) => "blocked",
+        Some(Category::Timeout) => "timeout",
+        Some(Category::Cancelled) => "cancelled",
+        Some(_) => "error",
+    }
+}
+
+/// What the answer's claims come from, by what the tool acts on.
+fn claim_source(facts: &Facts) -> Option<&'static str> {
+    let tool = facts.tool.as_ref()?;
+    let has = |is: fn(SubjectKind) -> bool| tool.definition.subjects.iter().any(|subject| is(subject.kind));
+    if has(|kind| kind == SubjectKind::Command) {
+        Some("shell")
+    } else if has(|kind| kind == SubjectKind::Url) {
+        Some("web_scrape")
+    } else if has(SubjectKind::is_path) {
+        Some("file_system")
+    } else {
+        None
+    }
+}
+
+fn kind(kind: SubjectKind) -> &'static str {
+    match kind {
+        SubjectKind::Path => "path",
+        SubjectKind::Name => "name",
+        SubjectKind::Url => "url",
+        SubjectKind::Command => "command",
+        SubjectKind::Text => "text",
+    }
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
+    }
+}

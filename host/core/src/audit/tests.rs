@@ -1,0 +1,434 @@
+//! The log under everything that can happen to it: processes that end half way, and people who change it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempDir;
+
+use super::log::{Bounds, Log};
+use super::{Trail, Verification, files};
+use crate::config::Folders;
+
+/// A log in a folder of its own.
+struct Scene {
+    root: TempDir,
+    bounds: Bounds,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(u64::MAX, 0)
+    }
+
+    fn with(file: u64, keep: u64) -> Self {
+        Self { root: TempDir::new().expect("a temporary folder is made"), bounds: Bounds { file, keep, durable: false } }
+    }
+
+    /// A scene with the records 1 (the log's own) to `count + 1`.
+    fn with_records(count: usize) -> Self {
+        let scene = Self::new();
+        scene.append(count);
+        scene
+    }
+
+    fn folders(&self) -> Folders {
+        Folders::inside(self.root.path())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folders().data.join(files::FOLDER).join(name)
+    }
+
+    /// As another process.
+    fn open(&self) -> Log {
+        Log::open(&self.folders().data, self.bounds).expect("the log opens")
+    }
+
+    /// As another process, which ends then.
+    fn append(&self, count: usize) {
+        let mut log = self.open();
+        (0..count).for_each(|number| log.append(&body(number)).expect("it is recorded"));
+    }
+
+    fn trail(&self) -> Trail {
+        Trail::open(&self.folders()).expect("the log is readable")
+    }
+
+    fn verify(&self) -> Verification {
+        self.trail().verify(None).expect("the log is readable")
+    }
+
+    #[track_caller]
+    fn holds(&self, records: u64) -> Verification {
+        let found = self.verify();
+        assert!(found.holds() && found.records == records, "{found:?}");
+        found
+    }
+
+    /// What is wrong, as `place: what`.
+    fn problems(&self) -> Vec<String> {
+        let problems = self.verify().problems;
+        let place = |line: Option<u64>| line.map(|line| format!(":{line}")).unwrap_or_default();
+        problems.into_iter().map(|problem| format!("{}{}: {}", problem.file, place(problem.line), problem.found)).collect()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("the file is there")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).expect("the file is written");
+    }
+
+    fn lines(&self) -> Vec<String> {
+        String::from_utf8(self.read("audit.jsonl")).expect("it is text").lines().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// A record that no other is like.
+fn body(number: usize) -> Vec<u8> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{{\"ts\":\"2026-03-01T12:00:00.000001Z\",\"kind\":\"outcome\",\"call\":\"c-{number}\",\"unique\":{unique},\"number\":{number}")
+        .into_bytes()
+}
+
+fn copied(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder is made");
+    for entry in fs::read_dir(from).expect("the folder is there").flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("a file is copied");
+    }
+}
+
+#[test]
+fn what_was_written_holds_and_is_found_again() {
+    let scene = Scene::with_records(3);
+    scene.append(2);
+    scene.holds(6);
+    let trail = scene.trail();
+    let head = trail.head().expect("there is one");
+    assert_eq!(head.seq, 6);
+    assert!(trail.verify(Some(&head.hash)).expect("it is readable").holds());
+    assert_eq!(trail.of_call("c-1").expect("it is readable").len(), 2);
+    assert!(trail.of_call("c-").expect("it is readable").is_empty());
+    let last: Vec<u64> = trail.last(3).expect("it is readable").iter().filter_map(|record| record["seq"].as_u64()).collect();
+    assert_eq!(last, [4, 5, 6]);
+    assert_eq!(trail.last(100).expect("it is readable").len(), 6);
+    assert!(trail.last(0).expect("it is readable").is_empty());
+}
+
+#[test]
+fn nothing_recorded_is_no_mistake_and_reading_makes_nothing() {
+    let scene = Scene::new();
+    let trail = scene.trail();
+    assert_eq!(trail.head(), None);
+    assert!(trail.verify(None).expect("it is readable").holds());
+    assert!(!trail.verify(Some(&"0".repeat(64))).expect("it is readable").holds());
+    assert_eq!(fs::read_dir(scene.root.path()).expect("it is there").count(), 0);
+}
+
+#[test]
+fn processes_that_append_at_the_same_time_make_one_chain() {
+    let scene = Scene::with(4096, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| scene.append(100));
+        }
+    });
+    let found = scene.verify();
+    assert!(found.holds(), "{found:?}");
+    assert!(found.files > 10, "{found:?}");
+    let trail = scene.trail();
+    assert!((0..100).all(|number| trail.of_call(&format!("c-{number}")).expect("it is readable").len() == 4));
+}
+
+#[test]
+fn every_byte_that_is_changed_is_found() {
+    let scene = Scene::with_records(3);
+    for name in ["audit.jsonl", "head", "key"] {
+        let bytes = scene.read(name);
+        for at in 0..bytes.len() {
+            for change in [1, 0x20, 0x80] {
+                let mut changed = bytes.clone();
+                changed[at] ^= change;
+                scene.write(name, &changed);
+                assert!(!scene.verify().holds(), "byte {at} of {name}: {:?} became {:?}", bytes[at] as char, changed[at] as char);
+            }
+        }
+        scene.write(name, &bytes);
+    }
+    scene.holds(4);
+}
+
+#[test]
+fn a_changed_record_is_named_and_no_other() {
+    let scene = Scene::with_records(4);
+    let lines = scene.lines();
+    let changed = |change: &dyn Fn(&str) -> String| {
+        let mut changed = lines.clone();
+        changed[2] = change(&lines[2]);
+        scene.write("audit.jsonl", changed.concat().as_bytes());
+        scene.problems()
+    };
+    assert_eq!(changed(&|line| line.replace("\"number\":1", "\"number\":7")), ["audit.jsonl:3: record 3 was changed"]);
+    let hash =
+        |line: &str| if line.ends_with("0\"}\n") { line.replace("0\"}", "1\"}") } else { format!("{}0\"}}\n", &line[..line.len() - 4]) };
+    assert_eq!(changed(&hash), ["audit.jsonl:3: record 3 was changed"]);
+    assert_eq!(changed(&|_| "{}\n".to_owned()), ["audit.jsonl:3: this is no record", "audit.jsonl:4: missing before record 4: 3"]);
+}
+
+#[test]
+fn a_record_that_is_gone_doubled_or_elsewhere_is_named() {
+    let scene = Scene::with_records(5);
+    let lines = scene.lines();
+    let check = |order: &[usize], expected: &[&str]| {
+        let reordered: String = order.iter().map(|&at| lines[at].as_str()).collect();
+        scene.write("audit.jsonl", reordered.as_bytes());
+        let expected: Vec<String> = expected.iter().map(|&problem| format!("audit.jsonl{problem}")).collect();
+        assert_eq!(scene.problems()[..expected.len()], expected, "{order:?}");
+        assert!(!expected.is_empty());
+    };
+    check(&[0, 1, 3, 4, 5], &[":3: missing before record 4: 3"]);
+    check(&[0, 1, 4, 5], &[":3: missing before record 5: 3 to 4"]);
+    check(&[0, 1, 2, 2, 3, 4, 5], &[":4: record 3 stands in a wrong place; record 4 belongs here"]);
+    check(&[0, 1, 3, 2, 4, 5], &[":3: missing before record 4: 3", ":4: record 3 stands in a wrong place; record 5 belongs here"]);
+    check(&[0, 1, 2, 3, 4], &[": the end is cut off: the last record is 5, and there were 6"]);
+    check(&[1, 2, 3, 4, 5], &[":1: the file doesn't begin as one does"]);
+    check(&[], &[": the end is cut off: the last record is 0, and there were 6"]);
+}
+
+#[test]
+fn what_is_put_in_is_found() {
+    let scene = Scene::with_records(3);
+    let lines = scene.lines();
+    // A record of another log, which has the same number.
+    let other = Scene::with_records(3);
+    for foreign in ["\n", "x\n", "{}\n", other.lines()[2].as_str()] {
+        for at in 0..lines.len() {
+            let mut more = lines.clone();
+            more.insert(at, foreign.to_owned());
+            scene.write("audit.jsonl", more.concat().as_bytes());
+            assert!(!scene.verify().holds(), "{foreign:?} before line {}", at + 1);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_anywhere_is_found_also_after_it_went_on() {
+    let scene = Scene::with_records(2);
+    let whole = scene.read("audit.jsonl");
+    let head = scene.read("head");
+    for length in 0..whole.len() {
+        scene.write("audit.jsonl", &whole[..length]);
+        scene.write("head", &head);
+        assert!(!scene.verify().holds(), "cut to {length} bytes");
+        scene.append(1);
+        // Where nothing but the end of a line was cut off, it is put back.
+        assert_eq!(scene.verify().holds(), length == whole.len() - 1, "cut to {length} bytes, and gone on");
+    }
+}
+
+#[test]
+fn an_older_state_of_everything_is_found_by_a_head_that_was_kept_elsewhere() {
+    let scene = Scene::with_records(2);
+    let (own, kept) = (scene.path(""), scene.root.path().join("kept"));
+    copied(&own, &kept);
+    scene.append(2);
+    let head = scene.trail().head().expect("there is one").hash;
+    let earlier = scene.trail();
+    assert!(earlier.verify(Some(&head)).expect("it is readable").holds());
+    copied(&kept, &own);
+    scene.holds(3);
+    let found = scene.trail().verify(Some(&head)).expect("it is readable");
+    assert!(!found.holds() && found.problems[0].found.contains(&head), "{found:?}");
+    scene.append(5);
+    assert!(!scene.trail().verify(Some(&head)).expect("it is readable").holds());
+}
+
+#[test]
+fn a_record_without_its_head_is_taken_up() {
+    let scene = Scene::with_records(2);
+    let head = scene.read("head");
+    scene.append(2);
+    scene.write("head", &head);
+    scene.holds(5);
+    scene.append(1);
+    let found = scene.holds(6);
+    assert!(found.torn.is_empty(), "{found:?}");
+}
+
+#[test]
+fn what_was_written_in_part_is_recognised_and_nothing_passes_for_it() {
+    let scene = Scene::with_records(2);
+    let (before, head) = (scene.read("audit.jsonl"), scene.read("head"));
+    scene.append(1);
+    let record = scene.read("audit.jsonl")[before.len()..].to_vec();
+    for length in 1..record.len() {
+        scene.write("audit.jsonl", &[&before, &record[..length]].concat());
+        scene.write("head", &head);
+        // Whole but for the end of the line.
+        let whole = length == record.len() - 1;
+        let found = scene.holds(if whole { 4 } else { 3 });
+        assert_eq!(found.torn.len(), usize::from(!whole), "{length} bytes: {found:?}");
+        scene.append(2);
+        let found = scene.holds(if whole { 6 } else { 5 });
+        assert_eq!(found.torn.len(), usize::from(!whole), "{length} bytes: {found:?}");
+        if !whole {
+            let mut changed = scene.read("audit.jsonl");
+            changed[before.len() + length / 2] ^= 1;
+            scene.write("audit.jsonl", &changed);
+            assert!(!scene.verify().holds(), "byte {} of {length}", length / 2);
+        }
+    }
+    // Killed again and again.
+    scene.write("audit.jsonl", &[&before[..], b"{\"ts\":\"2\n{\"\n\n{\"ts\""].concat());
+    scene.write("head", &head);
+    scene.append(1);
+    scene.holds(4);
+}
+
+#[test]
+fn files_turn_and_old_ones_go_where_that_is_said() {
+    let scene = Scene::with(2048, 0);
+    scene.append(40);
+    let found = scene.verify();
+    assert!(found.holds() && found.files > 4 && found.records > 45, "{found:?}");
+    assert!(files(&scene).iter().all(|(_, size)| *size <= 2048), "{:?}", files(&scene));
+    let calls = scene.trail().last(1000).expect("it is readable").iter().filter(|record| record["kind"] == "outcome").count();
+    assert_eq!(calls, 40);
+
+    let scene = Scene::with(2048, 2);
+    scene.append(40);
+    let names: Vec<String> = files(&scene).into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() == 3 && names[0] != "audit.000001.jsonl", "{names:?}");
+    assert!(scene.verify().holds(), "{:?}", scene.verify());
+    // What goes without a word is missed, whichever it is.
+    for name in &names {
+        let bytes = scene.read(name);
+        fs::remove_file(scene.path(name)).expect("it is removed");
+        assert!(!scene.verify().holds(), "{name} is missed");
+        scene.write(name, &bytes);
+    }
+    assert!(scene.verify().holds(), "{:?}", scene.verify());
+}
+
+fn files(scene: &Scene) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(scene.path("")).expect("it is there").flatten();
+    let mut files: Vec<(String, u64)> = entries
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?.len())))
+        .filter(|(name, _)| name.ends_with(".jsonl"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_process_that_ends_while_files_turn_leaves_a_log_that_holds() {
+    // Until the next record would begin another file.
+    let full = || {
+        let scene = Scene::with(2048, 0);
+        let mut log = scene.open();
+        while fs::metadata(scene.path("audit.jsonl")).map_or(0, |found| found.len()) < 1600 {
+            log.append(&body(0)).expect("it is recorded");
+        }
+        scene
+    };
+    let scene = full();
+    let (log, head) = (scene.read("audit.jsonl"), scene.read("head"));
+    scene.append(3);
+    let ended = scene.read("audit.000001.jsonl");
+    assert!(ended.starts_with(&log) && ended.len() > log.len(), "it was ended");
+    let next = scene.read("audit.jsonl");
+    let begin = next.iter().position(|byte| *byte == b'\n').expect("it has a line") + 1;
+
+    // The record that ends it is written, and the head not.
+    let check = |name: &str, prepare: &dyn Fn(&Scene)| {
+        for entry in fs::read_dir(scene.path("")).expect("it is there").flatten() {
+            if entry.file_name() != "key" {
+                fs::remove_file(entry.path()).expect("it is removed");
+            }
+        }
+        prepare(&scene);
+        assert!(scene.verify().holds(), "{name}: {:?}", scene.verify());
+        let before = scene.verify().records;
+        scene.append(1);
+        let found = scene.verify();
+        assert!(found.holds() && found.records > before, "{name}, gone on: {found:?}");
+        assert_eq!(files(&scene).len(), 2, "{name}");
+    };
+    check("ended, and the head is older", &|scene| {
+        scene.write("audit.jsonl", &ended);
+        scene.write("head", &head);
+    });
+    check("ended and renamed, and the head is older", &|scene| {
+        scene.write("audit.000001.jsonl", &ended);
+        scene.write("audit.jsonl", &next[..begin]);
+        scene.write("head", &head);
+    });
+    check("the first record of the next file is torn", &|scene| {
+        scene.write("audit.000001.jsonl", &ended);
+        scene.write("audit.jsonl", &next[..begin / 2]);
+        scene.write("head", &head_at(&scene.read("audit.000001.jsonl"), 2));
+    });
+    check("the next file is empty", &|scene| {
+        scene.write("audit.000001.jsonl", &ended);
+        scene.write("head", &head_at(&ended, 2));
+    });
+}
+
+/// What the head says before the first record of a file, after the last record of the one before it.
+fn head_at(before: &[u8], file: u64) -> Vec<u8> {
+    let line = before.strip_suffix(b"\n").expect("it ends with a line").rsplit(|byte| *byte == b'\n').next().expect("there is one");
+    let record: serde_json::Value = serde_json::from_slice(line).expect("it is JSON");
+    let (seq, hash) = (record["seq"].as_u64().expect("it has a number"), record["hash"].as_str().expect("it has a hash"));
+    format!("1 file {file:012} end {:016} seq {seq:020} ended 0 hash {hash}\n", 0).into_bytes()
+}
+
+#[test]
+fn a_head_that_is_lost_is_told_for_good() {
+    for lost in [&b""[..], b"\0\0\0\0", b"1 file 1"] {
+        let scene = Scene::with_records(3);
+        scene.write("head", lost);
+        assert!(!scene.verify().holds());
+        scene.append(2);
+        let found = scene.verify();
+        assert_eq!(found.records, 7, "{found:?}");
+        assert_eq!(scene.problems(), ["audit.jsonl:5: the file `head` was lost before this record: others before it may be missing"]);
+    }
+}
+
+#[test]
+fn a_key_that_is_lost_is_not_made_anew_beside_a_log() {
+    let scene = Scene::with_records(1);
+    let key = scene.read("key");
+    assert_eq!(key.len(), 32);
+    for damaged in [&key[..31], &[&key[..], b"x"].concat(), b""] {
+        scene.write("key", damaged);
+        assert!(Log::open(&scene.folders().data, scene.bounds).is_err_and(|error| error.to_string().contains("`key` is damaged")));
+    }
+    fs::remove_file(scene.path("key")).expect("it is removed");
+    assert!(Log::open(&scene.folders().data, scene.bounds).is_err_and(|error| error.to_string().contains("`key` is lost")));
+    assert!(Trail::open(&scene.folders()).is_err_and(|error| error.to_string().contains("`key` is lost")));
+}
+
+#[test]
+fn what_others_may_enter_is_not_believed() {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::with_records(1);
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755)).expect("its mode is set");
+    let error = Log::open(&scene.folders().data, scene.bounds).err().expect("others may enter").to_string();
+    assert!(error.contains("chmod go-rwx"), "{error}");
+}
+
+#[test]
+fn files_that_are_removed_while_they_are_written_to_leave_a_gap() {
+    let scene = Scene::new();
+    let mut log = scene.open();
+    (0..3).for_each(|number| log.append(&body(number)).expect("it is recorded"));
+    fs::remove_file(scene.path("audit.jsonl")).expect("it is removed");
+    log.append(&body(3)).expect_err("the file is gone");
+    log.append(&body(4)).expect("another is there");
+    let problems = scene.problems();
+    assert!(problems.iter().any(|problem| problem.contains("missing before record")), "{problems:?}");
+}

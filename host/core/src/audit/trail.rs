@@ -1,0 +1,174 @@
+//! The log as it is read.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use berth_contract::HostError;
+use berth_system::private::PrivateFolder;
+use serde_json::Value;
+
+use super::chain::{self, Key};
+use super::files::{self, CURRENT};
+use super::head::Head;
+use super::lines::Lines;
+use super::log::Held;
+use crate::config::Folders;
+
+/// What was recorded, as it was at one moment: what is written later is not in it.
+pub struct Trail {
+    path: PathBuf,
+    /// None: nothing was ever recorded.
+    pub(super) opened: Option<Opened>,
+}
+
+pub(super) struct Opened {
+    pub(super) key: Key,
+    pub(super) head: Option<Head>,
+    /// In the order in which they were written.
+    pub(super) files: Vec<LogFile>,
+}
+
+pub(super) struct LogFile {
+    pub(super) name: String,
+    /// Its number; the one that is written to has none in its name.
+    pub(super) number: Option<u64>,
+    pub(super) file: File,
+    pub(super) size: u64,
+}
+
+/// The last record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainHead {
+    /// Its number, from 1.
+    pub seq: u64,
+    /// Its hash, in hexadecimal: whoever keeps it elsewhere can tell later that nothing before it was changed.
+    pub hash: String,
+}
+
+impl Trail {
+    /// The record of the user whose folders these are. Nothing is made or changed.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the folder: it can't be read or believed, or its key is lost or damaged.
+    pub fn open(folders: &Folders) -> Result<Self, HostError> {
+        let path = folders.data.join(files::FOLDER);
+        let opened = Opened::of(&path).map_err(HostError::io(path.display().to_string()))?;
+        Ok(Self { path, opened })
+    }
+
+    /// The folder in which the files are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The last record, as the file `head` says. `None`: there is none, or the file is lost.
+    pub fn head(&self) -> Option<ChainHead> {
+        let link = self.opened.as_ref()?.head?.link;
+        (link.seq > 0).then(|| ChainHead { seq: link.seq, hash: chain::shown(&link.hash) })
+    }
+
+    /// Everything that was recorded of one call, by the id that its answer had: what was about to be done, what a person said, and what came
+    /// of it. Empty, where nothing was. What is returned is not verified.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub fn of_call(&self, id: &str) -> Result<Vec<Value>, HostError> {
+        let wanted = format!("\",\"call\":\"{id}\"");
+        let mut found = VecDeque::new();
+        for log in self.files().iter().rev() {
+            let mut here = Vec::new();
+            self.each_line(log, |line| {
+                let kind = chain::kind(line);
+                let after = chain::BEFORE_KIND + "\"kind\":\"".len() + kind.len();
+                if !kind.is_empty() && line[after..].starts_with(wanted.as_bytes()) {
+                    here.extend(serde_json::from_slice(line).ok());
+                }
+            })?;
+            here.into_iter().rev().for_each(|record| found.push_front(record));
+        }
+        Ok(found.into())
+    }
+
+    /// The last records, at most so many, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub fn last(&self, count: usize) -> Result<Vec<Value>, HostError> {
+        let mut records: Vec<Value> = Vec::new();
+        for log in self.files().iter().rev() {
+            let mut last: VecDeque<Vec<u8>> = VecDeque::new();
+            let wanted = count - records.len();
+            self.each_line(log, |line| {
+                if last.len() == wanted {
+                    last.pop_front();
+                }
+                if wanted > 0 {
+                    last.push_back(line.to_vec());
+                }
+            })?;
+            let mut parsed: Vec<Value> = last.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            parsed.append(&mut records);
+            records = parsed;
+            if records.len() >= count {
+                break;
+            }
+        }
+        Ok(records)
+    }
+
+    pub(super) fn files(&self) -> &[LogFile] {
+        self.opened.as_ref().map_or(&[], |opened| &opened.files)
+    }
+
+    /// Does something with each line of a file.
+    pub(super) fn each_line(&self, log: &LogFile, mut each: impl FnMut(&[u8])) -> Result<(), HostError> {
+        let mut lines = Lines::new(&log.file, 0, log.size);
+        let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
+        while let Some(line) = lines.next().map_err(failed)? {
+            each(line.bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Opened {
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        let folder = match PrivateFolder::open(path) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let head = there(folder.file(files::HEAD))?;
+        // So that all of it is from one moment.
+        let _held = head.as_ref().map(Held::of).transpose()?;
+        let rotated = files::rotated(&folder)?;
+        let numbers = rotated.into_iter().map(Some).chain([None]);
+        let names = numbers.map(|number| (number, number.map_or_else(|| CURRENT.to_owned(), files::name)));
+        let mut logs = Vec::new();
+        for (number, name) in names {
+            if let Some(file) = there(folder.file(&name))? {
+                let size = file.metadata()?.len();
+                logs.push(LogFile { name, number, file, size });
+            }
+        }
+        let Some(key) = files::key(&folder)? else {
+            let lost = || io::Error::new(ErrorKind::NotFound, "`key` is lost, with which the records were made; bring it back");
+            return if logs.iter().any(|log| log.size > 0) { Err(lost()) } else { Ok(None) };
+        };
+        let head = head.as_ref().map(Head::read).transpose()?.flatten();
+        Ok(Some(Self { key, head, files: logs }))
+    }
+}
+
+fn there(file: io::Result<File>) -> io::Result<Option<File>> {
+    match file {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
