@@ -120,7 +120,7 @@ impl Host {
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
-            facts.approval = Some(self.asking.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?);
+            facts.approval = Some(self.asking.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel, &self.audit).await?);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
             decision = self.governor.decide(facts, true);
             steps.done("approve");

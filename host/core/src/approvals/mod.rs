@@ -20,6 +20,7 @@ pub use fingerprint::Fingerprint;
 pub use posted::{Posted, PostingApprover, Questions};
 pub use question::{Approver, Attached, Preview, Question, Reply, Scope};
 
+use crate::audit::Audit;
 use crate::facts::Facts;
 
 /// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
@@ -51,13 +52,14 @@ impl Asking {
     ///
     /// # Errors
     ///
-    /// A person said no, nobody could be asked, or the caller went away meanwhile.
+    /// A person said no, nobody could be asked, the caller went away meanwhile, or what was said can't be recorded.
     pub(crate) async fn approved(
         &self,
         facts: &Facts,
         decision: &Decision,
         approver: Option<&dyn Approver>,
         cancel: &CancellationToken,
+        audit: &Audit,
     ) -> Result<Approval, Failure> {
         let fingerprint = Fingerprint::of(facts);
         let now = facts.began;
@@ -77,6 +79,7 @@ impl Asking {
         };
         match reply {
             Reply::Yes { scope, by } => {
+                audit.approval(facts, &by, "yes", Some(scope.as_str())).await?;
                 if scope == Scope::Session {
                     let now = std::time::SystemTime::now();
                     let kept = facts.session.change(|state| state.approve(fingerprint, &by, now, self.lasting));
@@ -84,7 +87,10 @@ impl Asking {
                 }
                 Ok(Approval { by, scope })
             }
-            Reply::No { by } => Err(said_no(facts, decision, &by)),
+            Reply::No { by } => {
+                audit.approval(facts, &by, "no", None).await?;
+                Err(said_no(facts, decision, &by))
+            }
             Reply::Unasked(why) => Err(unasked(facts, decision, &why)),
         }
     }
