@@ -10,6 +10,7 @@ mod calls;
 mod ceiling;
 mod cli;
 mod command_line;
+mod counted;
 mod docs;
 mod doctor;
 mod embedding;

@@ -11,7 +11,7 @@ use berth_runtime::{Builtin, Runtime};
 use crate::approvals::Asking;
 use crate::audit::Audit;
 use crate::config::{Folders, Loaded};
-use crate::governor::Governor;
+use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::plugins::{Plugins, Policies, Watch, runtime_config};
 use crate::results::Results;
@@ -135,7 +135,7 @@ impl HostBuilder {
         let home = policies.folders.home.clone();
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
-        let governor = Governor::new(policies.config.policy());
+        let governor = Governor::new(Rules::of(&policies.config));
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
         let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);

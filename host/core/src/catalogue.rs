@@ -120,8 +120,8 @@ impl Catalogue {
         Ok(Self { tools, names, missing })
     }
 
-    pub(crate) fn definitions(&self) -> Vec<Arc<Definition>> {
-        self.tools.iter().map(|tool| Arc::clone(&tool.definition)).collect()
+    pub(crate) fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
     }
 
     pub(crate) fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::approvals::Approval;
 use crate::catalogue::Tool;
+use crate::counting::Taken;
 use crate::results::Key;
 use crate::session::Session;
 
@@ -33,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) attachments: Vec<Content>,
     pub(crate) subjects: Vec<ActedOn>,
     pub(crate) decision: Option<Decision>,
+    /// The place in the session's quota and rate, until the call runs.
+    pub(crate) place: Option<Taken>,
     pub(crate) approval: Option<Approval>,
     /// How often the tool was run.
     pub(crate) attempts: u32,

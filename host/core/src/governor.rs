@@ -2,31 +2,48 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use berth_policy::{Decision, Policy};
+use berth_policy::{Decision, Dependencies, Policy, Switches};
 
+use crate::config::Loaded;
+use crate::counting::{Counting, Refused, Taken};
 use crate::facts::Facts;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
 #[derive(Debug)]
 pub(crate) struct Governor {
-    policy: RwLock<Arc<Policy>>,
+    rules: RwLock<Arc<Rules>>,
+}
+
+/// What calls are decided by.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) policy: Policy,
+    pub(crate) switches: Switches,
+    pub(crate) dependencies: Option<Dependencies>,
+    pub(crate) counting: Counting,
+}
+
+impl Rules {
+    pub(crate) fn of(config: &Loaded) -> Self {
+        Self { policy: config.policy(), switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) }
+    }
 }
 
 impl Governor {
-    pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy: RwLock::new(Arc::new(policy)) }
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules: RwLock::new(Arc::new(rules)) }
     }
 
     /// Exchanges what is decided by. A decision that has begun ends by the old rules.
-    pub(crate) fn exchange(&self, policy: Policy) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    pub(crate) fn exchange(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
     /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed, so that nobody is asked again; everything
     /// else is looked at nevertheless.
     pub(crate) fn decide(&self, facts: &Facts, confirmed: bool) -> Decision {
         match facts.action() {
-            Some(action) => self.policy().decide(&action, confirmed),
+            Some(action) => self.rules().policy.decide(&action, confirmed),
             None => berth_policy::undecided(),
         }
     }
@@ -36,11 +53,12 @@ impl Governor {
     /// # Errors
     ///
     /// The bound that is reached.
-    pub(crate) fn count(&self, _facts: &Facts) -> Result<(), Decision> {
-        Ok(())
+    pub(crate) fn count(&self, facts: &Facts) -> Result<Option<Taken>, Box<Refused>> {
+        self.rules().counting.take(facts)
     }
 
-    fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    /// What is decided by now.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -10,11 +10,12 @@ use serde_json::Value;
 use crate::HostBuilder;
 use crate::approvals::{Approval, Approver, Asking};
 use crate::audit::Audit;
-use crate::governor::Governor;
+use crate::governor::{Governor, Rules};
 use crate::plugins::{PluginState, Plugins, Watch};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
+use crate::waiting;
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///
@@ -127,9 +128,10 @@ impl Host {
         HostBuilder::default()
     }
 
-    /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them.
+    /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them,
+    /// nor is what the configuration switches off.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
-        self.plugins.catalogue().definitions()
+        waiting::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
 
     /// The tool that a name or an alias stands for, now. `None`: a call of it would fail with
@@ -156,13 +158,13 @@ impl Host {
         self.plugins.look(true).await;
     }
 
-    /// Exchanges the rules that calls are decided by for those of a configuration that was loaded anew: permissions, policies, autonomy and
-    /// trust. It is one exchange: no call is decided by some of the old rules and some of the new. What a call was decided by holds for
+    /// Exchanges the rules that calls are decided by for those of a configuration that was loaded anew: permissions, policies, autonomy,
+    /// trust, switches, quotas and dependencies. It is one exchange: no call is decided by some of the old rules and some of the new. What a call was decided by holds for
     /// that call; one that waits for a person is decided on once more when the answer comes.
     ///
     /// What plugins are granted, their limits, and which there are stays as it was built.
     pub fn reload_rules(&self, config: &crate::config::Loaded) {
-        self.governor.exchange(config.policy());
+        self.governor.exchange(Rules::of(config));
     }
 
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say

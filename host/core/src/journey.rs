@@ -5,16 +5,16 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::{Call, CallId, CancellationToken, Events, Failure, Outcome, Report};
-use berth_policy::Verdict;
+use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
 use crate::approvals::Approver;
 use crate::audit::Audit;
-use crate::catalogue::Tool;
+use crate::catalogue::{Catalogue, Tool};
 use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
 use crate::retry::Again;
-use crate::{shape, subjects, validate};
+use crate::{shape, subjects, validate, waiting};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
@@ -63,6 +63,7 @@ impl Host {
             attachments,
             subjects: Vec::new(),
             decision: None,
+            place: None,
             approval: None,
             attempts: 0,
             cached: false,
@@ -78,13 +79,14 @@ impl Host {
         let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
         facts.tool = Some(Arc::clone(&tool));
         steps.done("resolve");
+        self.switched_on(facts, &tool)?;
 
         validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
         steps.done("validate");
 
         // Nobody else has them yet, so they are not copied.
         facts.subjects = subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments))?;
-        self.govern(facts, &rest, steps).await?;
+        self.govern(facts, &catalogue, &rest, steps).await?;
 
         if facts.acts() {
             self.audit.intent(facts).await?;
@@ -96,6 +98,9 @@ impl Host {
             return Ok(output);
         }
 
+        if let Some(place) = facts.place.take() {
+            place.used();
+        }
         facts.report = Arc::new(self.results.report(facts));
         let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
         let heard = self.retry.heard(facts, rest.events);
@@ -111,29 +116,51 @@ impl Host {
         let time = steps.done("run");
         tool.tally.count(outcome.is_ok(), time);
         self.results.keep(facts, &outcome, time);
+        waiting::completed(&self.governor.rules(), facts, &outcome);
         outcome
     }
 
+    /// Refuses a tool that is switched off, before anything else is said of its call.
+    fn switched_on(&self, facts: &mut Facts, tool: &Tool) -> Result<(), Failure> {
+        let Some(off) = self.governor.rules().switches.off(tool.provider.name()).cloned() else { return Ok(()) };
+        let failure = Failure::denied(off.denial(format!("call {}", facts.asked)));
+        facts.decision = Some(off);
+        Err(failure)
+    }
+
     /// Decides, and has a person agree where that is what was decided.
-    async fn govern(&self, facts: &mut Facts, rest: &Rest, steps: &mut Steps) -> Result<(), Failure> {
-        let mut decision = self.governor.decide(facts, false);
+    async fn govern(&self, facts: &mut Facts, catalogue: &Catalogue, rest: &Rest, steps: &mut Steps) -> Result<(), Failure> {
+        let mut decision = self.decide(facts, catalogue, false);
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
             facts.approval = Some(self.asking.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel, &self.audit).await?);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
-            decision = self.governor.decide(facts, true);
+            decision = self.decide(facts, catalogue, true);
             steps.done("approve");
-        }
-        if decision.verdict == Verdict::Allow
-            && let Err(reached) = self.governor.count(facts)
-        {
-            decision = reached;
         }
         let refused = decision.verdict != Verdict::Allow;
         let failure = refused.then(|| Failure::denied(decision.denial(format!("call {}", facts.asked))));
         facts.decision = Some(decision);
-        failure.map_or(Ok(()), Err)
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        match self.governor.count(facts) {
+            Ok(place) => facts.place = place,
+            Err(refused) => {
+                facts.decision = Some(refused.decision);
+                return Err(refused.failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn decide(&self, facts: &Facts, catalogue: &Catalogue, confirmed: bool) -> Decision {
+        let decision = self.governor.decide(facts, confirmed);
+        match decision.verdict {
+            Verdict::Deny => decision,
+            Verdict::Allow | Verdict::Ask => waiting::waits(&self.governor.rules(), catalogue, facts).unwrap_or(decision),
+        }
     }
 }
 

@@ -216,6 +216,7 @@ mod builder;
 mod canonical;
 mod catalogue;
 pub mod config;
+mod counting;
 pub mod doctor;
 mod facts;
 mod governor;
@@ -230,6 +231,7 @@ mod shape;
 pub mod state;
 mod subjects;
 mod validate;
+mod waiting;
 
 pub use approvals::{
     Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
@@ -249,3 +251,4 @@ pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};
 pub use results::AnswersKept;
 pub use session::Session;
+pub use waiting::Offered;

@@ -32,6 +32,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
+    /// `enabled = false` in `[tools]`, `[tools.file]` or `[plugins.NAME]`.
+    Switches,
     /// Commands that never run.
     Blocklist,
     /// The directories that the plugin is granted, and the file rules.
@@ -62,6 +64,7 @@ impl Gate {
     /// The name in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Switches => "switches",
             Self::Blocklist => "blocklist",
             Self::Grants => "grants",
             Self::Ceiling => "ceiling",

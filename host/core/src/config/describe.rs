@@ -88,6 +88,7 @@ fn takes(root: &Value, schema: &Value) -> String {
     };
     match names {
         Some("integer") => format!("a whole number from {} to {}", schema["minimum"], schema["maximum"]),
+        Some("number") => format!("a number from {} to {}", schema["minimum"], schema["maximum"]),
         Some("string") => "a text".to_owned(),
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("array") => format!("a list, each {}", takes(root, &schema["items"])),

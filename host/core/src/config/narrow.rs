@@ -81,7 +81,7 @@ pub(super) enum Whose {
 pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: Whose) -> Result<Narrowed, Vec<Problem>> {
     let current = serde_json::to_value(effective(base)).unwrap_or_default();
     let (mut narrowed, mut problems) = (Narrowed::default(), Vec::new());
-    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) = proposed.iter().partition(|leaf| is_known(&leaf.path, base));
+    let (known, strange): (Vec<&Leaf>, Vec<&Leaf>) = proposed.iter().partition(|leaf| is_known(&leaf.path, &current));
     for leaf in known {
         let Some(rule) = rule(&leaf.path) else { continue };
         let step = Step { leaf, base, bases, whose, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
@@ -93,7 +93,14 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: 
             Err(found) => problems.extend(found),
         }
     }
-    narrowed.ignored.extend(new_tables(&strange));
+    match whose {
+        Whose::Stranger => narrowed.ignored.extend(new_tables(&strange)),
+        Whose::Organisation => problems.extend(
+            strange
+                .iter()
+                .map(|leaf| Problem::new(leaf.source(), format!("`{}`: a ceiling can't bound it; take it out", dotted(&leaf.path)))),
+        ),
+    }
     if problems.is_empty() { Ok(narrowed) } else { Err(problems) }
 }
 
@@ -130,26 +137,32 @@ fn concurrency(written: u64) -> u64 {
     if written == 0 { u64::try_from(berth_runtime::automatic_concurrency()).unwrap_or(u64::MAX) } else { written }
 }
 
-/// Whether the key lies in no table that only the working directory's file has.
-fn is_known(path: &[String], base: &Loaded) -> bool {
-    let named = (1..path.len()).filter(|&depth| matches!(rule(&path[..depth]), Some(Rule::Named(_))));
-    named.map(|depth| &path[depth]).all(|name| base.config.plugins.contains_key(name))
+/// The depth of the table with a chosen name in which a key lies, where it does.
+fn named(path: &[String]) -> Option<usize> {
+    (1..path.len()).find(|&depth| matches!(rule(&path[..depth]), Some(Rule::Named(_))))
+}
+
+/// Whether the key lies in no table that only the file has.
+fn is_known(path: &[String], current: &Value) -> bool {
+    named(path).is_none_or(|depth| path[..=depth].iter().fold(current, |value, part| &value[part]).is_object())
 }
 
 /// One notice for each table that the operator's configuration doesn't have, however many keys it holds.
 fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
     let mut tables: BTreeMap<&[String], Vec<Leaf>> = BTreeMap::new();
     for leaf in leaves {
-        tables.entry(&leaf.path[..2]).or_default().push((*leaf).clone());
+        let depth = named(&leaf.path).unwrap_or_default();
+        tables.entry(&leaf.path[..=depth]).or_default().push((*leaf).clone());
     }
     let ignored = |(path, leaves): (&[String], Vec<Leaf>)| {
         let whole = document(&leaves).ok().and_then(|document| serde_json::to_value(document).ok()).unwrap_or_default();
+        let what = if path[0] == "plugins" { "a plugin" } else { "that" };
         Ignored {
             key: dotted(path),
-            source: leaves[0].sources[1].clone(),
+            source: leaves[0].sources[path.len() - 1].clone(),
             current: Value::Null,
-            proposed: whole[&path[0]][&path[1]].clone(),
-            reasons: vec!["only your own configuration can add a plugin".to_owned()],
+            proposed: path.iter().fold(&whole, |value, part| &value[part]).clone(),
+            reasons: vec![format!("only your own configuration can add {what}")],
         }
     };
     tables.into_iter().map(ignored).collect()

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
-use super::{AllowedPath, Bounded, PathAccess, PathGlob, ResultCache, Retry};
+use super::{AllowedPath, Bounded, Dependencies, PathAccess, PathGlob, ResultCache, Retry};
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,8 @@ rules!(Config {
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct Tools {
+    /// Whether there are tools: `false` takes all of them out of the catalogue.
+    pub enabled: bool,
     /// Seconds that a call may take where the tool asks for no other time; never more than `max_call`.
     pub call: Bounded<1, 86_400>,
     /// The most seconds that a tool's `timeout` argument can ask for.
@@ -47,10 +49,16 @@ pub struct Tools {
     pub keep_ready: Bounded<0, 86_400>,
     /// How much may happen without a person, where no permission says so.
     pub autonomy: Autonomy,
+    /// Acting calls that one session may make within an hour, whenever it begins; more are answered with `rate`. 0: any number.
+    pub max_actions_per_hour: Bounded<0, 10_000>,
+    /// Calls that one session may make, each counted once however often it is tried; more are answered with `quota_blocked`. 0: any number.
+    pub max_tool_calls_per_session: Bounded<0, 1_000_000>,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
     pub file: FileTools,
+    /// Which tools wait for others.
+    pub dependencies: Dependencies,
     /// How calls that failed are tried again.
     pub retry: Retry,
     /// Answers that serve again in their session.
@@ -59,12 +67,16 @@ pub struct Tools {
 
 rules!(Tools {
     autonomy: Rule::Stricter(&["read-only", "supervised", "full"]),
+    enabled: Rule::OnlyFalse,
     call: Rule::Smaller,
     max_call: Rule::Smaller,
     max_concurrent: Rule::SmallerOrAutomatic,
     keep_ready: Rule::Smaller,
+    max_actions_per_hour: Rule::SmallerOrUnbounded,
+    max_tool_calls_per_session: Rule::SmallerOrUnbounded,
     limits: Rule::Table(Limits::RULES),
     file: Rule::Table(FileTools::RULES),
+    dependencies: Rule::Table(Dependencies::RULES),
     retry: Rule::Table(Retry::RULES),
     result_cache: Rule::Table(ResultCache::RULES),
 });
@@ -72,13 +84,17 @@ rules!(Tools {
 impl Default for Tools {
     fn default() -> Self {
         Self {
+            enabled: true,
             call: Bounded::clamped(30),
             max_call: Bounded::clamped(600),
             max_concurrent: Bounded::clamped(0),
             keep_ready: Bounded::clamped(30),
             autonomy: Autonomy::default(),
+            max_actions_per_hour: Bounded::clamped(0),
+            max_tool_calls_per_session: Bounded::clamped(0),
             limits: Limits::default(),
             file: FileTools::default(),
+            dependencies: Dependencies::default(),
             retry: Retry::default(),
             result_cache: ResultCache::default(),
         }
@@ -279,10 +295,12 @@ pub enum OnFailure {
 }
 
 /// A plugin that is not built in.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct Plugin {
+    /// Whether its tools are there: `false` takes them out of the catalogue.
+    pub enabled: bool,
     /// The component, a `.wasm` file; where empty, the plugin of that name in `[plugin_folder]`. `~` is the home directory; a relative path
     /// starts at the folder of the `berth.toml` that names it, or at the working directory where a variable or a flag does.
     pub path: String,
@@ -298,7 +316,21 @@ pub struct Plugin {
     pub limits: PluginLimits,
 }
 
+impl Default for Plugin {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            path: String::new(),
+            reload: None,
+            replaces: String::new(),
+            allowed_paths: Vec::new(),
+            limits: PluginLimits::default(),
+        }
+    }
+}
+
 rules!(Plugin {
+    enabled: Rule::OnlyFalse,
     path: Rule::Ignored,
     reload: Rule::Approve,
     replaces: Rule::Ignored,

@@ -10,6 +10,9 @@ use super::*;
 /// Everything of a user who has said something about every kind of key.
 pub(super) const USER: &str = r#"
 [tools]
+enabled = false
+max_actions_per_hour = 5
+max_tool_calls_per_session = 100
 call = 20
 max_call = 100
 max_concurrent = 4
@@ -33,7 +36,11 @@ wait_secs = 5
 yes_flag = false
 [audit]
 durable = true
+[tools.dependencies]
+enabled = true
+rules.known.requires = ["read"]
 [plugins.known]
+enabled = false
 path = "known.wasm"
 allowed_paths = [{ path = "~/notes", access = "read" }]
 "#;
@@ -41,6 +48,16 @@ allowed_paths = [{ path = "~/notes", access = "read" }]
 /// For each key, what a stranger would write there to get more than `USER` grants. `None` where nothing that can be written there widens.
 pub(super) fn attempt(key: &str) -> Option<&'static str> {
     Some(match key {
+        "tools.enabled" => "tools.enabled = true",
+        "tools.max_actions_per_hour" => "tools.max_actions_per_hour = 0",
+        "tools.max_tool_calls_per_session" => "tools.max_tool_calls_per_session = 101",
+        "tools.dependencies.enabled" => "tools.dependencies.enabled = false",
+        "tools.dependencies.boost_per_dep" => "tools.dependencies.boost_per_dep = 1",
+        "tools.dependencies.max_total_boost" => "tools.dependencies.max_total_boost = 1",
+        "tools.dependencies.always_on" => "tools.dependencies.always_on = [\"edit\"]",
+        "tools.dependencies.rules.*.requires" => "tools.dependencies.rules.known.requires = []",
+        "tools.dependencies.rules.*.prefers" => "tools.dependencies.rules.known.prefers = [\"grep\"]",
+        "plugins.*.enabled" => "plugins.known.enabled = true",
         "tools.call" => "tools.call = 21",
         "tools.max_call" => "tools.max_call = 101",
         "tools.max_concurrent" => "tools.max_concurrent = 0",

@@ -1,0 +1,129 @@
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::rule::{Rule, rules};
+
+/// Which tools wait for others, in each session anew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Dependencies {
+    /// Whether the rules hold.
+    pub enabled: bool,
+    /// What each tool that another one prefers adds to that one's rank, once it has come to an output.
+    pub boost_per_dep: Ratio,
+    /// The most that is added so.
+    pub max_total_boost: Ratio,
+    /// Tools that never wait.
+    pub always_on: Vec<String>,
+    /// What a tool waits for, by its full name.
+    pub rules: BTreeMap<String, DependencyRule>,
+}
+
+// A rule that is added can close a circle, and what lies on one waits for nothing: so not even a further `requires` only narrows.
+rules!(Dependencies {
+    enabled: Rule::OnlyTrue,
+    boost_per_dep: Rule::Ignored,
+    max_total_boost: Rule::Ignored,
+    always_on: Rule::Ignored,
+    rules: Rule::Named(DependencyRule::RULES),
+});
+
+impl Default for Dependencies {
+    fn default() -> Self {
+        Self { enabled: false, boost_per_dep: Ratio(0.15), max_total_boost: Ratio(0.2), always_on: Vec::new(), rules: BTreeMap::new() }
+    }
+}
+
+/// What one tool waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct DependencyRule {
+    /// Tools that have to come to an output in the session before this one is offered and may be called.
+    pub requires: Vec<String>,
+    /// Tools that raise this one's rank once they have come to an output.
+    pub prefers: Vec<String>,
+}
+
+rules!(DependencyRule { requires: Rule::Ignored, prefers: Rule::Ignored });
+
+/// A number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio(f64);
+
+impl Ratio {
+    /// The number.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Range;
+
+        impl Visitor<'_> for Range {
+            type Value = Ratio;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 to 1")
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Ratio, E> {
+                // What is no number at all lies in no range either.
+                if (0.0..=1.0).contains(&value) { Ok(Ratio(value)) } else { Err(E::invalid_value(Unexpected::Float(value), &self)) }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Ratio, E> {
+                match value {
+                    0 => Ok(Ratio(0.0)),
+                    1 => Ok(Ratio(1.0)),
+                    _ => Err(E::invalid_value(Unexpected::Signed(value), &self)),
+                }
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Ratio, E> {
+                self.visit_i64(i64::try_from(value).unwrap_or(i64::MAX))
+            }
+        }
+
+        deserializer.deserialize_f64(Range)
+    }
+}
+
+impl JsonSchema for Ratio {
+    fn schema_name() -> Cow<'static, str> {
+        "Ratio".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_lies_between_0_and_1() {
+        let read = |text: &str| toml::from_str::<Dependencies>(&format!("max_total_boost = {text}")).map(|read| read.max_total_boost.get());
+        for (text, expected) in [("0.5", 0.5), ("0", 0.0), ("1", 1.0), ("0.0", 0.0)] {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+        for text in ["1.01", "-0.1", "2", "-1", "nan", "inf", "\"0.5\""] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains("expected a number from 0 to 1"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! From what the operator wrote to what is switched off, and to what waits for what.
+
+use std::borrow::Cow;
+
+use berth_policy::{Decision, Dependencies, Gate, Needs, Switches, Verdict};
+
+use super::Loaded;
+
+impl Loaded {
+    /// What is switched off.
+    pub(crate) fn switches(&self) -> Switches {
+        let off = |key: &str| Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Switches,
+            rule: Cow::Borrowed("enabled = false"),
+            place: self.place(key).into(),
+            remedy: Cow::Borrowed("To have it back, set `enabled` to true there, or take the line out."),
+        };
+        let tools = &self.config.tools;
+        let mut switches = Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
+        if !tools.file.enabled {
+            let replacing = self.config.plugins.iter().filter(|(_, plugin)| plugin.replaces == "file").map(|(name, _)| name.as_str());
+            for name in replacing.chain(["file"]) {
+                switches.providers.insert(name.to_owned(), off("tools.file.enabled"));
+            }
+        }
+        for name in self.config.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name) {
+            switches.providers.insert(name.clone(), off(&format!("plugins.{name}.enabled")));
+        }
+        switches
+    }
+
+    /// Which tools wait for others. None where that is not asked for.
+    pub(crate) fn dependencies(&self) -> Option<Dependencies> {
+        let said = &self.config.tools.dependencies;
+        if !said.enabled {
+            return None;
+        }
+        let needs = said.rules.iter().map(|(tool, rule)| {
+            let key = super::keys::dotted(&["tools", "dependencies", "rules", tool, "requires"].map(str::to_owned));
+            let needs = Needs { requires: rule.requires.clone(), prefers: rule.prefers.clone(), place: self.place(&key) };
+            (tool.clone(), needs)
+        });
+        let always_on = said.always_on.iter().cloned().collect();
+        let (rules, cyclic) = Dependencies::new(needs.collect(), always_on, said.boost_per_dep.get(), said.max_total_boost.get());
+        if !cyclic.is_empty() {
+            let cyclic = berth_contract::text::neutral_line(&cyclic.join("`, `"));
+            tracing::warn!("[tools.dependencies]: `{cyclic}` would wait for themselves, so what they require doesn't count");
+        }
+        Some(rules)
+    }
+}

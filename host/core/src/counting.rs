@@ -1,0 +1,133 @@
+//! How much a session may do: places in its quota and its rate, which a call takes before it runs and gives back if it doesn't.
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use berth_contract::{Category, Failure};
+use berth_policy::{Bounds, Counts, Decision, Gate, Place, Reached, Verdict};
+
+use crate::config::Loaded;
+use crate::facts::Facts;
+use crate::session::{Session, SessionState};
+
+/// The bounds, and where they stand.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    bounds: Bounds,
+    quota_place: String,
+    rate_place: String,
+}
+
+/// Why there is no place.
+pub(crate) struct Refused {
+    pub(crate) decision: Decision,
+    pub(crate) failure: Failure,
+}
+
+/// A place that a call has taken. Dropped before the call has run, it goes back.
+pub(crate) struct Taken {
+    session: Session,
+    place: Option<Place>,
+}
+
+impl Counting {
+    pub(crate) fn of(config: &Loaded) -> Self {
+        let tools = &config.config.tools;
+        Self {
+            bounds: Bounds { calls: tools.max_tool_calls_per_session.get(), acting_per_hour: tools.max_actions_per_hour.get() },
+            quota_place: config.place("tools.max_tool_calls_per_session"),
+            rate_place: config.place("tools.max_actions_per_hour"),
+        }
+    }
+
+    /// Takes a place for a call, where there are bounds.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or nobody knows.
+    pub(crate) fn take(&self, facts: &Facts) -> Result<Option<Taken>, Box<Refused>> {
+        let acts = facts.acts();
+        if !self.bounds.concern(acts) {
+            return Ok(None);
+        }
+        let now = milliseconds(SystemTime::now());
+        match facts.session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
+            Ok(Ok(place)) => Ok(Some(Taken { session: facts.session.clone(), place: Some(place) })),
+            Ok(Err(reached)) => Err(Box::new(self.refused(reached, facts))),
+            // Who can't count must not let pass.
+            Err(error) => {
+                let decision = Decision { remedy: Cow::Owned(error.to_string()), ..self.decision(Reached::Quota) };
+                let failure = Failure::denied(decision.denial(format!("count the call {}", facts.asked))).with_code("quota_blocked");
+                Err(Box::new(Refused { decision, failure }))
+            }
+        }
+    }
+
+    /// What `take` would say now, without taking anything.
+    pub(crate) fn look(&self, facts: &Facts) -> Option<Decision> {
+        let acts = facts.acts();
+        if !self.bounds.concern(acts) {
+            return None;
+        }
+        let now = milliseconds(SystemTime::now());
+        let reached = facts.session.look(|state| {
+            let (mut calls, mut acted) = (state.calls, state.acted.clone());
+            self.bounds.take(&mut Counts { calls: &mut calls, acted: &mut acted }, acts, now).err()
+        });
+        match reached {
+            Ok(reached) => reached.map(|reached| self.decision(reached)),
+            Err(error) => Some(Decision { remedy: Cow::Owned(error.to_string()), ..self.decision(Reached::Quota) }),
+        }
+    }
+
+    fn refused(&self, reached: Reached, facts: &Facts) -> Refused {
+        let decision = self.decision(reached);
+        let mut failure = Failure::denied(decision.denial(format!("call {}", facts.asked)));
+        failure.code = Some("quota_blocked".to_owned());
+        if let Reached::Rate { again_after } = reached {
+            failure = Failure { category: Category::RateLimited, retry_after: Some(again_after), ..failure.with_code("rate") };
+        }
+        Refused { decision, failure }
+    }
+
+    fn decision(&self, reached: Reached) -> Decision {
+        let (gate, rule, place, remedy) = match reached {
+            Reached::Quota => {
+                let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
+                let remedy = "The session has made all its calls: raise the number, or begin another session.".to_owned();
+                (Gate::Quota, rule, &self.quota_place, remedy)
+            }
+            Reached::Rate { again_after } => {
+                let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
+                let remedy = format!("The next acting call may run in {} s; or raise the number.", again_after.as_secs() + 1);
+                (Gate::Rate, rule, &self.rate_place, remedy)
+            }
+        };
+        Decision { verdict: Verdict::Deny, gate, rule: rule.into(), place: place.clone().into(), remedy: remedy.into() }
+    }
+}
+
+impl Taken {
+    /// The call runs, so it counts, whatever it comes to.
+    pub(crate) fn used(mut self) {
+        self.place = None;
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        if let Err(error) = self.session.change(|state| place.give_back(&mut counts(state))) {
+            tracing::warn!("a call that did not run stays counted: {error}");
+        }
+    }
+}
+
+fn counts(state: &mut SessionState) -> Counts<'_> {
+    Counts { calls: &mut state.calls, acted: &mut state.acted }
+}
+
+/// Milliseconds of Unix time.
+fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,93 @@
+//! Tools that wait for others, and what that leaves to offer to a session.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use berth_contract::{Definition, HostError, Outcome};
+use berth_policy::{Decision, Dependencies, Gate, Verdict};
+
+use crate::catalogue::Catalogue;
+use crate::facts::Facts;
+use crate::governor::Rules;
+use crate::host::Host;
+use crate::session::Session;
+
+/// A tool that is offered to a session.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    /// The tool.
+    pub definition: Arc<Definition>,
+    /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have come to an output.
+    pub boost: f64,
+}
+
+impl Host {
+    /// The tools as `session` may see them now: those of [`tools`](Self::tools), without those that wait for others
+    /// (`[tools.dependencies]`). Where all of them would wait, none does.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: what the session has done can't be read.
+    pub fn tools_for(&self, session: &Session) -> Result<Vec<Offered>, HostError> {
+        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
+        let tools = listed(&rules, &catalogue);
+        let Some(dependencies) = &rules.dependencies else {
+            return Ok(tools.into_iter().map(|definition| Offered { definition, boost: 0.0 }).collect());
+        };
+        session.look(|state| {
+            let completed = &state.completed;
+            let deadlocked = dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
+            let offered = tools.into_iter().filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
+            offered.map(|definition| Offered { boost: dependencies.boost(&definition.name, completed), definition }).collect()
+        })
+    }
+}
+
+/// The tools that are switched on.
+pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
+    let on = catalogue.tools().iter().filter(|tool| rules.switches.off(tool.provider.name()).is_none());
+    on.map(|tool| Arc::clone(&tool.definition)).collect()
+}
+
+/// The refusal of a call whose tool waits for others.
+pub(crate) fn waits(rules: &Rules, catalogue: &Catalogue, facts: &Facts) -> Option<Decision> {
+    let dependencies = rules.dependencies.as_ref()?;
+    let tool = &facts.tool.as_ref()?.definition.name;
+    if !dependencies.concern(tool) {
+        return None;
+    }
+    let decided = facts.session.look(|state| {
+        dependencies.decide(tool, &state.completed).err().filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
+    });
+    decided.unwrap_or_else(|error| {
+        Some(Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Dependencies,
+            rule: Cow::Borrowed("the rule that a tool waits where nobody knows what was called"),
+            place: Cow::Borrowed("[tools.dependencies]"),
+            remedy: Cow::Owned(error.to_string()),
+        })
+    })
+}
+
+fn is_deadlocked(dependencies: &Dependencies, rules: &Rules, catalogue: &Catalogue, completed: &BTreeSet<String>) -> bool {
+    let listed = listed(rules, catalogue);
+    let deadlocked = dependencies.deadlocked(listed.iter().map(|tool| &*tool.name), completed);
+    if deadlocked {
+        tracing::warn!("[tools.dependencies]: every tool would wait for another one, so none does");
+    }
+    deadlocked
+}
+
+/// Remembers that a tool has come to an output, where another one waits for that.
+pub(crate) fn completed(rules: &Rules, facts: &Facts, outcome: &Outcome) {
+    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &facts.tool, outcome) else { return };
+    let tool = &tool.definition.name;
+    if !dependencies.is_awaited(tool) || facts.session.look(|state| state.completed.contains(tool)).unwrap_or(false) {
+        return;
+    }
+    if let Err(error) = facts.session.change(|state| state.completed.insert(tool.clone())) {
+        tracing::warn!("that `{tool}` came to an output is forgotten: {error}");
+    }
+}

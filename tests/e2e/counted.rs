@@ -1,0 +1,209 @@
+//! What is switched off, what a session may do at most, and what waits for what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::{Answer, Category, Gate, Request, Session};
+use serde_json::{Value, json};
+
+use crate::support::{Cli, Scene, run};
+
+/// Calls that are made at the same time.
+const MANY: usize = 24;
+
+async fn call_in(scene: &Scene, session: &Session, tool: &str, arguments: Value) -> Answer {
+    scene.host.call(Request { session: Some(session.clone()), ..Request::new(tool, arguments) }).await
+}
+
+/// As many calls at the same time as `arguments` makes.
+async fn at_once(scene: &Scene, session: &Session, tool: &str, arguments: impl Fn(usize) -> Value) -> Vec<Answer> {
+    let calls: Vec<_> = (0..MANY)
+        .map(|number| {
+            let request = Request { session: Some(session.clone()), ..Request::new(tool, arguments(number)) };
+            let host = Arc::clone(&scene.host);
+            tokio::spawn(async move { host.call(request).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(call.await.expect("the host does not panic"));
+    }
+    answers
+}
+
+fn refused(answers: &[Answer]) -> Vec<(Category, Option<&str>)> {
+    answers.iter().filter_map(|answer| answer.outcome.as_ref().err()).map(|failure| (failure.category, failure.code.as_deref())).collect()
+}
+
+#[test]
+fn calls_at_the_same_time_can_t_exceed_a_quota() {
+    run(async {
+        let scene = Scene::with(&["tools.max_tool_calls_per_session=5", "tools.max_concurrent=64"], |_| {}).await;
+        let session = Session::new("one");
+        let answers = at_once(&scene, &session, "echo", |number| json!({ "text": number.to_string() })).await;
+        assert_eq!(refused(&answers), [(Category::PolicyBlocked, Some("quota_blocked")); MANY - 5]);
+        let decided = answers.iter().filter_map(|answer| answer.decision.as_ref()).filter(|decision| decision.gate == Gate::Quota);
+        assert_eq!(decided.count(), MANY - 5);
+        // Another session has calls of its own.
+        assert!(call_in(&scene, &Session::new("another"), "echo", json!({ "text": "x" })).await.outcome.is_ok());
+        let failure = call_in(&scene, &session, "echo", json!({ "text": "x" })).await.outcome.expect_err("no call is left");
+        let denial = failure.denial.expect("a rule decided");
+        assert_eq!(denial.rule, "max_tool_calls_per_session = 5");
+        assert!(denial.place.contains("--set tools.max_tool_calls_per_session=5"), "{denial:?}");
+    });
+}
+
+#[test]
+fn processes_at_the_same_time_can_t_exceed_a_quota() {
+    let cli = Cli::new();
+    cli.configure("[tools]\nmax_tool_calls_per_session = 3\n");
+    let started: Vec<_> = (0..8)
+        .map(|_| {
+            let mut command = cli.command(&["call", "--session", "shared", "read", "path=notes.txt"]);
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("berth starts")
+        })
+        .collect();
+    let ended: Vec<_> = started.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect();
+    assert_eq!(
+        ended.iter().filter(|output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains("second")).count(),
+        3
+    );
+    assert_eq!(ended.iter().filter(|output| output.status.code() == Some(3) && output.stdout.is_empty()).count(), 5);
+    let refused = cli.run(&["call", "--session", "shared", "read", "path=notes.txt"]).ends(3);
+    assert!(refused.stderr.contains("policy_blocked/quota_blocked") && refused.stderr.contains("berth.toml, line 2"), "{}", refused.stderr);
+    cli.run(&["call", "--session", "another", "read", "path=notes.txt"]).ends(0);
+}
+
+#[test]
+fn acting_calls_at_the_same_time_can_t_exceed_a_rate() {
+    run(async {
+        let scene = Scene::with(&["tools.max_actions_per_hour=3", "tools.max_concurrent=64"], |_| {}).await;
+        let session = Session::new("one");
+        let answers = at_once(&scene, &session, "write", |number| json!({ "path": format!("new-{number}"), "content": "x" })).await;
+        let made = (0..MANY).filter(|number| scene.granted.join(format!("new-{number}")).exists()).count();
+        assert_eq!(made, 3);
+        assert_eq!(refused(&answers), [(Category::RateLimited, Some("rate")); MANY - 3]);
+        for failure in answers.iter().filter_map(|answer| answer.outcome.as_ref().err()) {
+            let wait = failure.retry_after.expect("it says when");
+            assert!(wait > Duration::from_secs(3000) && wait <= Duration::from_secs(3600), "{wait:?}");
+        }
+        // What only reads is not bounded.
+        assert!(call_in(&scene, &session, "read", json!({ "path": "public.txt" })).await.outcome.is_ok());
+    });
+}
+
+#[test]
+fn what_does_not_run_takes_no_place() {
+    run(async {
+        let scene =
+            Scene::with(&["tools.max_tool_calls_per_session=1", "tools.max_actions_per_hour=1", "tools.autonomy=supervised"], |_| {}).await;
+        let session = Session::new("one");
+        for (tool, arguments) in [
+            ("read", json!({ "path": scene.secret_file })),
+            ("read", json!({ "wrong": true })),
+            ("no-such-tool", json!({})),
+            // Nobody is there to agree.
+            ("write", json!({ "path": "new", "content": "x" })),
+        ] {
+            assert!(call_in(&scene, &session, tool, arguments).await.outcome.is_err(), "{tool}");
+        }
+        assert!(call_in(&scene, &session, "read", json!({ "path": "public.txt" })).await.outcome.is_ok(), "the place is still there");
+        assert!(call_in(&scene, &session, "read", json!({ "path": "public.txt" })).await.outcome.is_err());
+    });
+}
+
+#[test]
+fn a_call_that_fails_has_run() {
+    run(async {
+        let scene = Scene::with(&["tools.max_tool_calls_per_session=2"], |_| {}).await;
+        let session = Session::new("one");
+        for _ in 0..2 {
+            let failure = call_in(&scene, &session, "read", json!({ "path": "missing" })).await.outcome.expect_err("there is no such file");
+            assert_ne!(failure.code.as_deref(), Some("quota_blocked"));
+        }
+        let failure = call_in(&scene, &session, "read", json!({ "path": "public.txt" })).await.outcome.expect_err("no call is left");
+        assert_eq!(failure.code.as_deref(), Some("quota_blocked"));
+    });
+}
+
+#[test]
+fn what_is_switched_off_is_not_listed_and_says_by_which_line() {
+    run(async {
+        for (setting, off, on) in [
+            ("tools.file.enabled=false", &["read", "write", "file_read"][..], &["echo"][..]),
+            ("plugins.hostile.enabled=false", &["hostile__read_outside"], &["read", "echo"]),
+            ("tools.enabled=false", &["read", "echo", "hostile__read_outside"], &[]),
+        ] {
+            let scene = Scene::with(&[setting], |_| {}).await;
+            let listed: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).collect();
+            for tool in off {
+                assert!(!listed.iter().any(|name| name == tool), "{setting}: {listed:?}");
+                let path = scene.granted.join("public.txt");
+                let answer = scene.call(tool, json!({ "path": path, "content": "changed", "text": "x" })).await;
+                let denial = answer.outcome.expect_err("it is off").denial.expect("a rule decided");
+                assert_eq!((denial.capability.as_str(), denial.rule.as_str()), ("switches", "enabled = false"));
+                assert!(denial.place.contains(setting), "{denial:?}");
+                assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "public");
+            }
+            for tool in on {
+                assert!(listed.iter().any(|name| name == tool), "{setting}: {listed:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tool_waits_until_another_one_has_succeeded_in_the_session() {
+    run(async {
+        let settings = ["tools.dependencies.enabled=true", "tools.dependencies.rules.write.requires=[\"read\"]"];
+        let scene = Scene::with(&settings, |_| {}).await;
+        let (session, other) = (Session::new("one"), Session::new("other"));
+        let write = || json!({ "path": "new", "content": "x" });
+        let offered = |session: &Session| {
+            let tools = scene.host.tools_for(session).expect("it lives in memory");
+            tools.iter().any(|offered| offered.definition.name == "write")
+        };
+        let waits = async |session: &Session| {
+            let failure = call_in(&scene, session, "write", write()).await.outcome.expect_err("it waits");
+            let denial = failure.denial.expect("a rule decided");
+            assert_eq!((failure.category, denial.capability.as_str()), (Category::PolicyBlocked, "dependencies"));
+            assert!(denial.rule.contains("requires = [\"read\"]") && denial.remedy.contains("Call `read` first"), "{denial:?}");
+            assert!(!scene.granted.join("new").exists());
+        };
+        waits(&session).await;
+        assert!(!offered(&session));
+        // A failure completes nothing.
+        call_in(&scene, &session, "read", json!({ "path": "missing" })).await.outcome.expect_err("there is no such file");
+        waits(&session).await;
+        assert!(call_in(&scene, &session, "read", json!({ "path": "public.txt" })).await.outcome.is_ok());
+        waits(&other).await;
+        assert!(offered(&session) && !offered(&other));
+        assert!(call_in(&scene, &session, "write", write()).await.outcome.is_ok());
+        assert!(scene.granted.join("new").exists());
+    });
+}
+
+#[test]
+fn rules_that_would_stop_everything_stop_nothing() {
+    run(async {
+        let settings = [
+            "tools.dependencies.enabled=true",
+            "tools.file.enabled=false",
+            "plugins.hostile.enabled=false",
+            "tools.dependencies.rules.echo.requires=[\"read\"]",
+        ];
+        let scene = Scene::with(&settings, |_| {}).await;
+        let others: Vec<String> = scene.host.tools().iter().map(|tool| tool.name.clone()).filter(|name| name != "echo").collect();
+        let rules = others.iter().map(|name| format!("tools.dependencies.rules.{name}.requires=[\"read\"]"));
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).chain(rules).collect();
+        let all: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let scene = Scene::with(&all, |_| {}).await;
+        let session = Session::new("one");
+        assert_eq!(scene.host.tools_for(&session).expect("it lives in memory").len(), others.len() + 1);
+        assert!(call_in(&scene, &session, "echo", json!({ "text": "x" })).await.outcome.is_ok());
+        // With one that waits for nothing, the rules hold.
+        let free: Vec<&str> = settings.iter().map(String::as_str).filter(|setting| *setting != "tools.file.enabled=false").collect();
+        let scene = Scene::with(&free, |_| {}).await;
+        assert!(call_in(&scene, &session, "echo", json!({ "text": "x" })).await.outcome.is_err());
+    });
+}
