@@ -213,7 +213,6 @@
 mod approvals;
 pub mod audit;
 mod builder;
-mod canonical;
 mod catalogue;
 pub mod config;
 mod counting;

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use berth_contract::{Body, Content};
+use berth_policy::canonical;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use super::Attached;
-use crate::canonical::canonical;
 use crate::facts::Facts;
 
 /// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments and attachments. In text and JSON, 64 hexadecimal
@@ -29,7 +29,7 @@ impl Fingerprint {
         part(tool.map_or(&*facts.asked, |tool| &tool.definition.name).as_bytes());
         part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
         part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
-        part(canonical(&facts.arguments).as_bytes());
+        part(&canonical(&facts.arguments));
         for subject in &facts.subjects {
             part(subject.text.as_bytes());
         }
@@ -38,7 +38,7 @@ impl Fingerprint {
             part(kind.as_bytes());
             part(bytes);
             part(content.media_type.as_deref().unwrap_or_default().as_bytes());
-            part(content.meta.as_ref().map(canonical).unwrap_or_default().as_bytes());
+            part(&content.meta.as_ref().map(canonical).unwrap_or_default());
         }
         Self(hash.finalize().into())
     }

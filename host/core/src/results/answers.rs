@@ -169,3 +169,149 @@ fn weight(value: &Value) -> usize {
     };
     size_of::<Value>() + below
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use berth_contract::{BoxFuture, Call, Content, Definition, Outcome, Provider};
+    use serde_json::json;
+
+    use super::*;
+
+    struct One;
+
+    impl Provider for One {
+        fn name(&self) -> &str {
+            "one"
+        }
+
+        fn tools(&self) -> Vec<Arc<Definition>> {
+            vec![Arc::new(Definition::new("one", "A tool.", json!({ "type": "object" })))]
+        }
+
+        fn call(&self, _call: Call) -> BoxFuture<'_, Outcome> {
+            Box::pin(std::future::ready(Ok(Output::default())))
+        }
+    }
+
+    fn tool() -> Arc<Tool> {
+        let provider: Arc<dyn Provider> = Arc::new(One);
+        Tool::of_provider(&provider).expect("its schema is one").remove(0)
+    }
+
+    const BOUNDS: Bounds = Bounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
+
+    /// Answers of one tool, by number.
+    struct Scene {
+        answers: Answers,
+        tool: Arc<Tool>,
+        now: Instant,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            Self { answers: Answers::default(), tool: tool(), now: Instant::now() }
+        }
+
+        fn key(&self, number: u8) -> Key {
+            Key::new(&self.tool, [number; 32])
+        }
+
+        fn put(&self, number: u8, bytes: usize) {
+            let sights = Sights::new(Vec::new(), (0, 0)).expect("nothing was seen");
+            let (tool, output) = (Arc::downgrade(&self.tool), Output::text(number.to_string()));
+            let entry = Entry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
+            self.answers.put(self.key(number), entry, BOUNDS);
+        }
+
+        fn get(&self, number: u8) -> Option<String> {
+            let entry = self.answers.get(&self.key(number), &self.tool, BOUNDS, self.now)?;
+            Some(entry.output.joined_text())
+        }
+
+        #[track_caller]
+        fn has(&self, expected: &[u8]) {
+            let there: Vec<u8> = (0..10).filter(|number| self.answers.state().entries.contains_key(&self.key(*number))).collect();
+            assert_eq!(there, expected);
+            assert_eq!(self.answers.kept().answers, expected.len());
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_longest_goes_first() {
+        let scene = Scene::new();
+        (0..3).for_each(|number| scene.put(number, 10));
+        assert_eq!(scene.get(0).as_deref(), Some("0"));
+        scene.put(3, 10);
+        scene.has(&[0, 2, 3]);
+        scene.put(0, 20);
+        scene.put(4, 10);
+        scene.has(&[0, 3, 4]);
+        assert_eq!(scene.answers.kept().bytes, 40);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let scene = Scene::new();
+        scene.put(0, 400);
+        scene.put(1, 400);
+        scene.put(2, 300);
+        scene.has(&[1, 2]);
+        scene.put(3, 1001);
+        scene.has(&[1, 2]);
+        scene.put(4, 1000);
+        scene.has(&[4]);
+        // One that grew too large takes its old self along.
+        scene.put(4, 1001);
+        scene.has(&[]);
+        assert_eq!(scene.answers.kept().bytes, 0);
+    }
+
+    #[test]
+    fn an_answer_grows_too_old() {
+        let mut scene = Scene::new();
+        scene.put(0, 10);
+        scene.now += Duration::from_millis(9999);
+        assert!(scene.get(0).is_some());
+        scene.now += Duration::from_millis(1);
+        assert_eq!(scene.get(0), None);
+        scene.has(&[]);
+        scene.put(0, 10);
+        let never = Bounds { ttl: None, ..BOUNDS };
+        let years = scene.now + Duration::from_secs(1 << 30);
+        assert!(scene.answers.get(&scene.key(0), &scene.tool, never, years).is_some());
+    }
+
+    #[test]
+    fn another_version_of_the_tool_gets_no_answer_of_the_first() {
+        let mut scene = Scene::new();
+        scene.put(0, 10);
+        let old = std::mem::replace(&mut scene.tool, tool());
+        assert_eq!(scene.get(0), None);
+        drop(old);
+        // What nobody can ask for any more goes with the next that is kept.
+        scene.put(1, 10);
+        scene.has(&[1]);
+    }
+
+    #[test]
+    fn forgetting_forgets_what_was_counted_too() {
+        let scene = Scene::new();
+        scene.put(0, 10);
+        scene.answers.count(true);
+        assert_eq!((scene.get(1), scene.answers.kept().hits, scene.answers.kept().misses), (None, 1, 1));
+        scene.answers.clear();
+        assert_eq!(scene.answers.kept(), AnswersKept::default());
+    }
+
+    #[test]
+    fn an_output_is_weighed_with_everything_in_it() {
+        let text = Output::text("x".repeat(10_000));
+        let structured = Output { structured: Some(json!({ "a": ["y".repeat(10_000)] })), ..Output::default() };
+        let meta = Output { content: vec![Content { meta: Some(json!("z".repeat(10_000))), ..Content::text("") }], ..Output::default() };
+        for output in [text, structured, meta] {
+            assert!((10_000..12_000).contains(&bytes_of(&output)), "{}", bytes_of(&output));
+        }
+    }
+}

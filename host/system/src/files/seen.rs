@@ -265,3 +265,68 @@ fn split(path: &Path) -> (&[u8], &[u8]) {
     let at = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     bytes.split_at(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: (i64, u64) = (1_000_000, 0);
+
+    fn file(path: &str, lookup: Lookup, size: u64) -> SeenFile {
+        let state = FileState { identity: (1, 2), size, modified: (10, 5), changed: (10, 5) };
+        SeenFile { lookup, path: path.into(), sight: Sight::File(state) }
+    }
+
+    fn whether(path: &str, is_there: bool) -> SeenFile {
+        SeenFile { lookup: Lookup::Real, path: path.into(), sight: if is_there { Sight::Something } else { Sight::Nothing } }
+    }
+
+    #[test]
+    fn a_change_shortly_before_it_was_seen_might_hide_another() {
+        let changed = |seconds, nanos| FileState { identity: (1, 2), size: 3, modified: (seconds, nanos), changed: (seconds, nanos) };
+        for (state, seen, expected) in [
+            (changed(10, 5), (10, 5), false),
+            (changed(10, 5), (10, 20_000_005), false),
+            (changed(10, 5), (10, 20_000_006), true),
+            (changed(10, 990_000_000), (11, 10_000_000), false),
+            (changed(10, 990_000_000), (11, 10_000_001), true),
+            // Clocks go back at times.
+            (changed(12, 5), (11, 0), false),
+            (changed(i64::MAX, 999_999_999), (11, 0), false),
+            (changed(-5, 5), (11, 0), true),
+            // A file system that knows no fractions.
+            (changed(10, 0), (12, 0), false),
+            (changed(10, 0), (12, 1), true),
+        ] {
+            assert_eq!(is_settled(state, seen), expected, "{state:?} seen at {seen:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_seen_twice_is_looked_at_once_more_and_together_with_its_neighbours() {
+        let seen = [
+            file("/a/z", Lookup::Real, 1),
+            file("/a/b/x", Lookup::Real, 1),
+            file("/link", Lookup::Followed, 1),
+            file("/a/b", Lookup::Real, 1),
+            file("/a/z", Lookup::Real, 1),
+            whether("/a/y", false),
+            whether("/a/b/x", true),
+        ];
+        let sights = Sights::new(seen.to_vec(), LATER).expect("nothing changed");
+        let paths: Vec<&str> = sights.0.iter().filter_map(|seen| seen.path.to_str()).collect();
+        assert_eq!(paths, ["/a/b", "/a/y", "/a/z", "/a/b/x", "/a/b/x", "/link"]);
+        assert_eq!(sights.work(), 3 + 1 + 1 + 3 + 1 + 4);
+    }
+
+    #[test]
+    fn what_changed_while_it_was_looked_at_is_never_the_same_again() {
+        let twice = |a, b| Sights::new(vec![a, b], LATER);
+        assert_eq!(twice(file("/a", Lookup::Real, 1), file("/a", Lookup::Real, 2)), None);
+        assert_eq!(twice(whether("/a", false), file("/a", Lookup::Real, 2)), None);
+        assert_eq!(twice(whether("/a", false), whether("/a", true)), None);
+        assert!(twice(whether("/a", true), file("/a", Lookup::Real, 2)).is_some());
+        assert!(twice(file("/a", Lookup::Followed, 1), file("/a", Lookup::Itself, 2)).is_some());
+        assert_eq!(Sights::new(vec![file("/a", Lookup::Real, 1)], (10, 6)), None);
+    }
+}

@@ -5,6 +5,7 @@
 
 mod calls;
 mod files;
+mod kept;
 mod loaded;
 mod measure;
 mod process;
@@ -33,10 +34,11 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["grep", "find"], measure: search::measure },
     Group { names: &["read"], measure: files::measure },
+    Group { names: &["kept"], measure: kept::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
     Group { names: &["swap"], measure: swap::measure },

@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_host::config::{self, Folders, Inputs};
+use berth_host::config::{self, Folders, Inputs, Loaded};
 use berth_host::{Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -26,6 +26,11 @@ impl Sandbox {
     /// The file tools, with `directory` as their working directory.
     pub(crate) fn with_files(repository: &Path, directory: &Path) -> Result<Sandbox, String> {
         Sandbox::build(builder(repository)?.working_directory(directory), ECHO)
+    }
+
+    /// The same, keeping answers as it does by default.
+    pub(crate) fn with_kept_answers(repository: &Path, directory: &Path) -> Result<Sandbox, String> {
+        Sandbox::build(builder(repository)?.config(Loaded::default()).working_directory(directory), ECHO)
     }
 
     /// The file tools, and the plugin that says things back.
@@ -55,8 +60,7 @@ impl Sandbox {
         let plugins = folders.data.join("plugins");
         let mut made = std::fs::DirBuilder::new();
         made.recursive(true).mode(0o700).create(&plugins).map_err(|error| format!("can't create {}: {error}", plugins.display()))?;
-        let settings = vec!["plugin_folder.reload=trust".to_owned()];
-        let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
+        let loaded = loaded(&folders, &["plugin_folder.reload=trust"])?;
         let builder = builder(repository)?.config(loaded).folders(folders).working_directory(home).watch();
         Ok((Sandbox::build(builder, ECHO)?, plugins))
     }
@@ -74,6 +78,12 @@ impl Sandbox {
     /// One call, from a thread outside the runtime.
     pub(crate) fn call_and_wait(&self, tool: &str, arguments: Value) -> Result<Output, String> {
         self.runtime.block_on(self.call(tool, arguments))
+    }
+
+    /// One call: whether an earlier answer served.
+    pub(crate) fn is_kept(&self, tool: &str, arguments: &Value) -> Result<bool, String> {
+        let answer = self.runtime.block_on(self.host.call(Request::new(tool, arguments.clone())));
+        answer.outcome.map(|_| answer.cached).map_err(|failure| format!("{tool} failed: {}", failure.message))
     }
 
     /// What the answer of a call holds for programs.
@@ -128,11 +138,19 @@ impl Sandbox {
     }
 }
 
-/// A host with the built-in plugin, and folders of its own: no one's configuration counts, and what is compiled is kept between runs.
+/// A host with the built-in plugin, and folders of its own: no one's configuration counts, and what is compiled is kept between runs. It
+/// keeps no answers, since most rows make the same call many times, and measure the run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
     let wasm = read(&repository.join("target/plugins/file.wasm"))?;
     let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
-    Ok(Host::builder().builtins(&[file]).folders(Folders::inside(&repository.join("target/bench/home"))))
+    let folders = Folders::inside(&repository.join("target/bench/home"));
+    let loaded = loaded(&folders, &["tools.result_cache.enabled=false"])?;
+    Ok(Host::builder().builtins(&[file]).config(loaded).folders(folders))
+}
+
+fn loaded(folders: &Folders, settings: &[&str]) -> Result<Loaded, String> {
+    let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+    config::load(folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
