@@ -5,6 +5,8 @@
 mod support;
 
 mod answers;
+mod approvals;
+mod approvals_command;
 mod cache;
 mod calls;
 mod ceiling;

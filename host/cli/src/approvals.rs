@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use berth_host::config::{self, Folders};
 use berth_host::text::{neutral, neutral_line};
-use berth_host::{HostError, Posted, Questions, Reply, Scope};
+use berth_host::{Always, HostError, Posted, Questions, Reply, Scope};
 use serde_json::json;
 
 use crate::arguments::{ApprovalsArguments, ApprovalsCommand, Options};
@@ -79,7 +79,10 @@ impl Desk<'_> {
             Reply::Yes { scope: Scope::Once, .. } => "allowed, once",
             Reply::Yes { scope: Scope::Session, .. } => "allowed for the session",
             Reply::Yes { scope: Scope::Always, .. } => {
-                let proposal = posted.question.always.as_ref().map_err(|why| Error::Usage(format!("`always` can't be said: {why}")))?;
+                let proposal = match &posted.question.always {
+                    Always::Writes(proposal) => proposal,
+                    Always::Unavailable(why) => return Err(Error::Usage(format!("`--always` can't be said here: {why}"))),
+                };
                 let file = proposal.write(&self.folders)?;
                 write!(out, "In {}:\n{}", plain::path(&file), neutral(&proposal.text()))?;
                 "allowed for good"

@@ -233,7 +233,7 @@ mod validate;
 mod waiting;
 
 pub use approvals::{
-    Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
+    Always, Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
 };
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,

@@ -3,7 +3,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
+use berth_sdk::{Annotations, Call, Failure, Output, Preview, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,7 @@ impl Tool for Write {
     const ANNOTATIONS: Annotations = Annotations { idempotent: true, open_world: false, ..Annotations::ACTING };
     const SUBJECTS: &[Subject] = &[Subject::writes_path("/path")];
     const ALIASES: &[&str] = &["file_write"];
+    const PREVIEW: Option<Preview> = Some(Preview::Whole { file: "path", content: "content" });
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

@@ -62,7 +62,7 @@ pub use call::{Attachment, Call};
 pub use environment::working_directory;
 pub use failure::{Category, Failure, MAX_MESSAGE};
 pub use output::{Body, Content, Output};
-pub use tool::{Access, Annotations, Subject, SubjectKind, Tool};
+pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 
 /// What [`plugin!`] expands to. Not for use by hand: it changes without notice.
 #[doc(hidden)]

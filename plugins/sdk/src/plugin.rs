@@ -1,6 +1,6 @@
 use schemars::Schema;
 
-use crate::{Annotations, Call, Category, Content, Failure, Output, Subject, Tool, schema};
+use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema};
 
 /// Makes a component of tools.
 ///
@@ -123,6 +123,7 @@ pub struct Offered {
     pub(crate) annotations: Annotations,
     pub(crate) subjects: &'static [Subject],
     pub(crate) aliases: &'static [&'static str],
+    pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
     pub(crate) input_schema: fn() -> Schema,
     pub(crate) output_schema: fn() -> Option<Schema>,
@@ -146,6 +147,7 @@ impl Offered {
             annotations: T::ANNOTATIONS,
             subjects: T::SUBJECTS,
             aliases: T::ALIASES,
+            preview: T::PREVIEW,
             fence: T::FENCE,
             input_schema: schema::of::<T::Arguments>,
             output_schema: T::output_schema,

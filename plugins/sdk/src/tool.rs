@@ -25,6 +25,9 @@ pub trait Tool {
     /// Other names of the tool, which resolve but are not listed. Only those of built-in plugins count.
     const ALIASES: &'static [&'static str] = &[];
 
+    /// What a call changes, for the diff that a person sees before saying yes. Only that of built-in plugins counts.
+    const PREVIEW: Option<Preview> = None;
+
     /// The tag of a fenced block by which a model without native tool use calls it.
     const FENCE: Option<&'static str> = None;
 
@@ -74,6 +77,29 @@ impl Annotations {
 
     /// The strictest: acts, may destroy, reaches the world.
     pub const ACTING: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true, cacheable: false };
+}
+
+/// The arguments that say what becomes of a file, each by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preview {
+    /// All that the file holds is replaced.
+    Whole {
+        /// The file.
+        file: &'static str,
+        /// What it shall hold.
+        content: &'static str,
+    },
+    /// A text in the file is replaced by another.
+    Part {
+        /// The file.
+        file: &'static str,
+        /// The text.
+        old: &'static str,
+        /// What takes its place.
+        new: &'static str,
+        /// Whether it does so wherever the text stands.
+        all: &'static str,
+    },
 }
 
 /// An argument that says what a call acts on.

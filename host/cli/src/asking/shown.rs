@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use berth_host::text::{neutral, neutral_line};
-use berth_host::{Access, ActedOn, Attached, Question, SubjectKind};
+use berth_host::{Access, ActedOn, Always, Attached, Question, SubjectKind};
 use serde_json::Value;
 
 use crate::shown::toml;
@@ -46,8 +46,8 @@ pub(crate) fn question(question: &Question) -> String {
     let decision = &question.decision;
     field(&mut text, "why", &format!("{}, {}", neutral_line(&decision.rule), neutral_line(&decision.place)));
     match &question.always {
-        Ok(proposal) => block(&mut text, "always writes into your berth.toml", &proposal.text(), |_| Style::new()),
-        Err(reason) => field(&mut text, "always", &format!("can't be said: {}", neutral_line(reason))),
+        Always::Writes(proposal) => block(&mut text, "always writes into your berth.toml", &proposal.text(), |_| Style::new()),
+        Always::Unavailable(reason) => field(&mut text, "always", &format!("can't be said: {}", neutral_line(reason))),
     }
     text
 }

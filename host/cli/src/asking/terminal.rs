@@ -1,6 +1,6 @@
 use std::io::{BufRead, Write};
 
-use berth_host::{Question, Reply, Scope};
+use berth_host::{Always, Question, Reply, Scope};
 
 use super::shown;
 use crate::ask::Dialogue;
@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Shows a question and asks until the answer is one. Enter says no.
 pub(crate) fn answered<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>, question: &Question, by: &str) -> Result<Reply, Error> {
     dialogue.tell(shown::question(question).trim_end())?;
-    let always = question.always.is_ok();
+    let always = matches!(question.always, Always::Writes(_));
     let choice = if always { "[y/session/always/N]" } else { "[y/session/N]" };
     loop {
         let yes = |scope| Ok(Reply::Yes { scope, by: by.to_owned() });

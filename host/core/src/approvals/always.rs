@@ -6,6 +6,7 @@ use berth_contract::HostError;
 use berth_policy::Decision;
 use serde::{Deserialize, Serialize};
 
+use super::Always;
 use crate::config::{Folders, insert};
 use crate::facts::Facts;
 
@@ -19,8 +20,8 @@ pub struct Proposal {
 }
 
 /// The rule that would allow this call and nothing else, or why there is none.
-pub(super) fn proposal(_facts: &Facts, _decision: &Decision) -> Result<Proposal, String> {
-    Err("no rule says exactly this".to_owned())
+pub(super) fn proposal(_facts: &Facts, _decision: &Decision) -> Always {
+    Always::Unavailable("no rule says exactly this".to_owned())
 }
 
 impl Proposal {

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 pub use always::Proposal;
 pub use fingerprint::Fingerprint;
 pub use posted::{Posted, PostingApprover, Questions};
-pub use question::{Approver, Attached, Preview, Question, Reply, Scope};
+pub use question::{Always, Approver, Attached, Preview, Question, Reply, Scope};
 
 use crate::audit::Audit;
 use crate::facts::Facts;

@@ -47,7 +47,17 @@ pub struct Question {
     /// Why it is asked, and by which rule.
     pub decision: Decision,
     /// What `always` would write into the user's configuration, or why it can't be said.
-    pub always: Result<Proposal, String>,
+    pub always: Always,
+}
+
+/// What a yes for good would write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Always {
+    /// This rule.
+    Writes(Proposal),
+    /// Nothing: it can't be said, and why.
+    Unavailable(String),
 }
 
 /// Something that is handed over beside the arguments.

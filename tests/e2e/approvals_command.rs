@@ -1,0 +1,261 @@
+//! A yes at the terminal, on the command line, and from another terminal by `berth approvals`.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::{Cli, Ended};
+
+const WRITE: [&str; 4] = ["call", "write", "path=notes.txt", "content=new"];
+
+fn notes(cli: &Cli) -> String {
+    fs::read_to_string(cli.work().join("notes.txt")).expect("it is there")
+}
+
+/// The questions that wait.
+fn waiting(cli: &Cli) -> Vec<Value> {
+    cli.run(&["approvals", "--json"]).ends(0).json().as_array().expect("it is a list").clone()
+}
+
+/// The name of the one question that waits.
+#[track_caller]
+fn only_question(cli: &Cli) -> String {
+    let waiting = waiting(cli);
+    let [question] = &waiting[..] else { panic!("{waiting:?}") };
+    question["id"].as_str().expect("it has a name").to_owned()
+}
+
+fn questions(cli: &Cli) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cli.root.path().join("data/questions")).expect("it is there");
+    let paths = entries.map(|entry| entry.expect("it is there").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
+}
+
+#[test]
+fn without_a_terminal_it_says_who_can_agree_and_how() {
+    let cli = Cli::new();
+    let refused = cli.run(&WRITE).ends(3);
+    let id = only_question(&cli);
+    for expected in ["confirmation_required", &format!("berth approvals allow {id}"), "--yes", "tools.permissions.write"] {
+        assert!(refused.stderr.contains(expected), "{expected} is missing in {}", refused.stderr);
+    }
+    assert_eq!(notes(&cli), "first\nsecond\n");
+    let answer = cli.run(&[&WRITE[..], &["--json"]].concat()).ends(3).json();
+    assert_eq!(answer["failure"]["category"], json!("confirmation_required"));
+    assert_eq!(only_question(&cli), id, "the same call is the same question");
+    assert_eq!(fs::metadata(&questions(&cli)[0]).expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn yes_on_the_command_line_counts_for_that_call_unless_the_configuration_forbids_it() {
+    let cli = Cli::new();
+    cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
+    assert_eq!(notes(&cli), "new");
+    cli.run(&WRITE).ends(3);
+    cli.run(&["call", "write", "path=../secret.txt", "content=x", "--yes"]).ends(3);
+    assert_eq!(fs::read_to_string(cli.root.path().join("secret.txt")).expect("it is there"), "the secret");
+
+    cli.configure("[approvals]\nyes_flag = false\n");
+    let refused = cli.run(&["call", "write", "path=notes.txt", "content=x", "--yes"]).ends(3);
+    assert!(refused.stderr.contains("yes_flag = false") && refused.stderr.contains("berth.toml, line 2"), "{}", refused.stderr);
+    assert_eq!(notes(&cli), "new");
+}
+
+#[test]
+fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    let id = only_question(&cli);
+    let shown = cli.run(&["approvals"]).ends(0).stdout;
+    for expected in [&*id, "write needs a yes", "notes.txt", "-first", "+new", "autonomy = \"supervised\"", "berth approvals allow ID"] {
+        assert!(shown.contains(expected), "{expected} is missing in {shown}");
+    }
+    cli.run(&["approvals", "allow", &id[..6]]).ends(0);
+    assert!(waiting(&cli).is_empty());
+
+    // Not for other arguments, nor in another session.
+    cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(3);
+    cli.run(&["call", "write", "path=other.txt", "content=new"]).ends(3);
+    cli.run(&[&WRITE[..], &["--session", "another"]].concat()).ends(3);
+    assert_eq!(notes(&cli), "first\nsecond\n");
+
+    cli.run(&WRITE).ends(0);
+    assert_eq!(notes(&cli), "new");
+    cli.run(&WRITE).ends(3);
+    cli.run(&["approvals", "allow", "000000000000"]).ends(2);
+}
+
+#[test]
+fn a_yes_for_the_session_serves_until_it_expires_and_in_that_session_alone() {
+    let cli = Cli::new();
+    let call = [&WRITE[..], &["--session", "mine"]].concat();
+    cli.run(&call).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli), "--session"]).ends(0);
+    for _ in 0..3 {
+        fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
+        cli.run(&call).ends(0);
+        assert_eq!(notes(&cli), "new");
+    }
+    cli.run(&WRITE).ends(3);
+}
+
+#[test]
+fn a_no_from_another_terminal_is_told_to_the_next_call_that_is_the_same() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
+    let refused = cli.run(&[&WRITE[..], &["--json"]].concat()).ends(3).json();
+    assert_eq!((&refused["failure"]["category"], &refused["failure"]["code"]), (&json!("policy_blocked"), &json!("denied_by_user")));
+    assert_eq!(notes(&cli), "first\nsecond\n");
+}
+
+#[test]
+fn a_call_can_wait_for_the_answer() {
+    let cli = Cli::new();
+    cli.configure("[approvals]\nwait_secs = 600\n");
+    let call = |line: &[&str]| cli.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let answered = |answer: &str| {
+        let call = call(&WRITE);
+        // Each look is a process of its own, which takes its time.
+        while waiting(&cli).is_empty() {}
+        cli.run(&["approvals", answer, &only_question(&cli)]).ends(0);
+        Ended::of(call.wait_with_output().expect("it ends"))
+    };
+    answered("deny").ends(3);
+    assert_eq!(notes(&cli), "first\nsecond\n");
+    answered("allow").ends(0);
+    assert_eq!(notes(&cli), "new");
+    assert!(questions(&cli).is_empty(), "what was taken is gone");
+}
+
+#[test]
+fn questions_that_others_could_have_written_approve_nothing() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
+    let [path] = &questions(&cli)[..] else { panic!("there is one") };
+    let good = fs::read_to_string(path).expect("it is there");
+    let refused = || {
+        let refused = cli.run(&WRITE).ends(3);
+        assert!(refused.stderr.contains("confirmation_required"), "{}", refused.stderr);
+        assert_eq!(notes(&cli), "first\nsecond\n");
+    };
+
+    fs::set_permissions(path, Permissions::from_mode(0o622)).expect("its mode is set");
+    refused();
+    let noted = cli.run(&["approvals"]).ends(0);
+    assert!(noted.stderr.contains("chmod"), "{}", noted.stderr);
+
+    let outside = cli.root.path().join("planted.json");
+    fs::write(&outside, &good).expect("a file is written");
+    fs::remove_file(path).and_then(|()| symlink(&outside, path)).expect("a link is made");
+    refused();
+    fs::remove_file(path).expect("it is removed");
+
+    // An answer to another question, under the name of this one.
+    let mut other: Value = serde_json::from_str(&good).expect("it is JSON");
+    other["question"]["fingerprint"] = json!("0".repeat(64));
+    fs::write(path, other.to_string()).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o600))).expect("it is written");
+    refused();
+
+    // One that has ended.
+    let mut ended: Value = serde_json::from_str(&good).expect("it is JSON");
+    ended["until"] = json!(1);
+    fs::write(path, ended.to_string()).expect("it is written");
+    refused();
+
+    let folder = path.parent().expect("it has a folder");
+    fs::write(path, &good).and_then(|()| fs::set_permissions(folder, Permissions::from_mode(0o777))).expect("its mode is set");
+    refused();
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("its mode is set");
+    cli.run(&WRITE).ends(0);
+    assert_eq!(notes(&cli), "new");
+}
+
+#[test]
+fn no_more_than_64_questions_wait() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    let [path] = &questions(&cli)[..] else { panic!("there is one") };
+    let good = fs::read_to_string(path).expect("it is there");
+    for number in 0..64 {
+        let copy = path.with_file_name(format!("{number:012x}.json"));
+        fs::write(&copy, &good).and_then(|()| fs::set_permissions(&copy, Permissions::from_mode(0o600))).expect("it is written");
+    }
+    let refused = cli.run(&["call", "write", "path=notes.txt", "content=more"]).ends(3);
+    assert!(refused.stderr.contains("64 questions wait already"), "{}", refused.stderr);
+    assert_eq!(questions(&cli).len(), 65);
+}
+
+#[test]
+fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
+    let cli = Cli::new();
+    let Some(denied) = cli.typed(&WRITE, "n\n") else { return };
+    let denied = denied.ends(3);
+    for expected in ["write needs a yes", "notes.txt", "-first", "+new", "why: autonomy = \"supervised\"", "denied_by_user"] {
+        assert!(denied.stdout.contains(expected), "{expected} is missing in {}", denied.stdout);
+    }
+    for input in ["\n", "perhaps\nn\n", "yes please\n\n"] {
+        cli.typed(&WRITE, input).expect("there is `script`").ends(3);
+        assert_eq!(notes(&cli), "first\nsecond\n", "{input:?}");
+    }
+    cli.typed(&WRITE, "y\n").expect("there is `script`").ends(0);
+    assert_eq!(notes(&cli), "new");
+    cli.typed(&WRITE, "n\n").expect("there is `script`").ends(3);
+
+    cli.typed(&WRITE, "session\n").expect("there is `script`").ends(0);
+    // Nobody is asked any more, with a terminal or without.
+    cli.run(&WRITE).ends(0);
+    let unasked = cli.typed(&WRITE, "").expect("there is `script`").ends(0);
+    assert!(!unasked.stdout.contains("needs a yes"), "{}", unasked.stdout);
+}
+
+#[test]
+fn what_an_argument_holds_neither_steers_the_terminal_nor_hides() {
+    let cli = Cli::new();
+    let hostile = "one\n\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}gnp.exe\rAllow it? y\n\u{9b}31m\u{200b}end\u{e0041}";
+    let arguments = json!({ "path": "notes.txt", "content": hostile }).to_string();
+    // By way of a file: `typed` hands its line to a shell.
+    fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
+    let line = ["call", "write", arguments.as_str()];
+    if let Some(shown) = cli.typed(&line, "n\n") {
+        // `typed` looks for escapes in what is printed.
+        let shown = shown.ends(3).stdout;
+        for marked in ["\\u{1b}[2J", "\\u{7}", "\\u{202e}gnp.exe", "\\u{d}+Allow it? y", "\\u{9b}31m", "\\u{200b}end\\u{e0041}"] {
+            assert!(shown.contains(marked), "{marked} is missing in {shown}");
+        }
+        assert!(shown.lines().all(|line| !line.starts_with("Allow it? y")), "{shown}");
+    }
+    cli.run(&line).ends(3);
+    let listed = cli.run(&["approvals"]).ends(0).stdout;
+    assert!(listed.contains("\\u{1b}[2J") && !listed.contains(['\u{202e}', '\u{9b}', '\u{200b}']), "{listed}");
+    assert_eq!(notes(&cli), "first\nsecond\n");
+}
+
+#[test]
+fn what_is_too_long_to_be_shown_is_not_asked_about() {
+    let cli = Cli::new();
+    let long: String = (0..20_000).map(|line| format!("line {line}\n")).collect();
+    fs::write(cli.work().join("long.txt"), &long).expect("a file is written");
+    let arguments = json!({ "path": "notes.txt", "content": long }).to_string();
+    fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
+    let call = |more: &[&str]| {
+        let stdin = fs::File::open(cli.work().join("arguments.json")).expect("it is there");
+        Ended::of(cli.command(&[&["call", "write", "-"], more].concat()).stdin(stdin).output().expect("berth starts"))
+    };
+    let refused = call(&[]).ends(3);
+    assert!(refused.stderr.contains("nobody is asked about more than 64") && refused.stderr.contains("--yes"), "{}", refused.stderr);
+    assert!(waiting(&cli).is_empty());
+    call(&["--yes"]).ends(0);
+    assert_eq!(notes(&cli), long);
+
+    // A long file in which little changes is a short question.
+    let arguments = json!({ "path": "notes.txt", "content": long.replace("line 777\n", "line sevens\n") }).to_string();
+    fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
+    call(&[]).ends(3);
+    let listed = cli.run(&["approvals"]).ends(0).stdout;
+    assert!(listed.contains("-line 777\n") && listed.contains("+line sevens\n") && listed.len() < 2000, "{listed}");
+}
