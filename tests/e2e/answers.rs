@@ -326,6 +326,25 @@ fn what_fails_or_acts_or_is_a_stranger_s_is_not_kept() {
 }
 
 #[test]
+fn what_a_plugin_claims_is_believed_once_it_was_approved() {
+    run(async {
+        let twins = Twins::new(&[]).await;
+        let root = twins.folder.parent().expect("it lies in one");
+        let folders = || Folders { cache: shared_cache(), ..Folders::inside(&root.join("berth")) };
+        let settings = vec!["plugins.file.allowed_paths=[\".\"]".to_owned()];
+        let loaded = config::load(&folders(), &Inputs { settings, ..Inputs::default() }).expect("the settings are valid");
+        let builder = Host::builder().config(loaded).folders(folders()).working_directory(&twins.folder).helper(berth());
+        // Who names a component for a run approves it.
+        let host = builder.plugin_file(plugin("file")).build().await.expect("the plugin loads");
+        let call = || host.call(Request::new("file__read", json!({ "path": "src/a.rs" })));
+        while !call().await.cached {}
+        flip(&twins.folder.join("src/a.rs"));
+        let answer = call().await;
+        assert!(shown(&answer).contains("noodle"), "{}", shown(&answer));
+    });
+}
+
+#[test]
 fn nothing_is_kept_where_the_operator_says_so_or_for_longer() {
     run(async {
         let off = Twins::new(&["tools.result_cache.enabled=false"]).await;

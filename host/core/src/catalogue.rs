@@ -22,6 +22,8 @@ pub(crate) struct Tool {
     pub(crate) plugin: Option<Plugin>,
     /// What is counted of the plugin's calls.
     pub(crate) tally: Arc<Tally>,
+    /// Whether somebody has looked at what it says of itself: it is part of the program, or this version of it was approved.
+    approved: bool,
     /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is refused, a built-in one at its first call,
     /// since a process that makes one call would wait for all of them.
     validator: OnceLock<Validator>,
@@ -30,13 +32,13 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// The tools of a plugin, ready to be called.
+    /// The tools of a plugin, ready to be called. `approved`: somebody has looked at what it says of itself.
     ///
     /// # Errors
     ///
     /// Where a schema is none.
-    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>) -> Result<Vec<Arc<Self>>, HostError> {
-        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally)
+    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, approved: bool) -> Result<Vec<Arc<Self>>, HostError> {
+        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, approved)
     }
 
     /// The tools of a provider that is no plugin.
@@ -45,15 +47,15 @@ impl Tool {
     ///
     /// As [`of_plugin`](Self::of_plugin).
     pub(crate) fn of_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
-        Self::all(provider, None, &Arc::default())
+        Self::all(provider, None, &Arc::default(), true)
     }
 
-    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>) -> Result<Vec<Arc<Self>>, HostError> {
+    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>, approved: bool) -> Result<Vec<Arc<Self>>, HostError> {
         let known = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) = (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
-            let tool = Self { definition, provider, plugin, tally, validator: OnceLock::new(), weight };
+            let tool = Self { definition, provider, plugin, tally, approved, validator: OnceLock::new(), weight };
             if !known {
                 tool.compiled().map_err(|reason| HostError::Load { plugin: tool.provider.name().to_owned(), reason })?;
             }
@@ -67,11 +69,10 @@ impl Tool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
     }
 
-    /// How it behaves, as far as that is believed: what a stranger's plugin claims counts where it makes calls stricter, and where it is
-    /// enforced.
+    /// How it behaves, as far as that is believed: what nobody has approved counts where it makes calls stricter, and where it is enforced.
     pub(crate) fn believed(&self) -> Annotations {
         let claimed = self.definition.annotations;
-        if self.is_built_in() { claimed } else { Annotations { idempotent: false, cacheable: false, ..claimed } }
+        if self.approved { claimed } else { Annotations { idempotent: false, cacheable: false, ..claimed } }
     }
 
     /// What checks the arguments of a call.

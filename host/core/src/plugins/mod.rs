@@ -102,7 +102,7 @@ impl Plugins {
         let candidate = Candidate::built_in(builtin)?;
         let plugin = self.runtime.load(candidate, self.policies.built_in()?).await?;
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
-        slot.serve(&plugin)?;
+        slot.serve(&plugin, true)?;
         self.slots().push(slot);
         self.publish()
     }
@@ -128,7 +128,7 @@ impl Plugins {
         }
         let plugin = self.runtime.load(candidate, self.policies.of_plugin(&name)?).await?;
         let mut slot = Slot::new(name, Place::Given(path.to_owned()));
-        slot.serve(&plugin)?;
+        slot.serve(&plugin, true)?;
         self.slots().push(slot);
         self.publish()
     }
@@ -276,7 +276,8 @@ impl Plugins {
             Verdict::Wait(waiting) => Some(waiting),
             Verdict::Serve(plugin) => {
                 let before = (slot.running.clone(), slot.generation);
-                let published = slot.serve(&plugin).and_then(|()| self.publish_of(&slots));
+                let approved = self.policies.config.reload(name) != Reload::Trust;
+                let published = slot.serve(&plugin, approved).and_then(|()| self.publish_of(&slots));
                 let slot = &mut slots[index];
                 match published {
                     Ok(()) => {
@@ -323,7 +324,7 @@ impl Plugins {
         };
         let mut slots = self.slots();
         let Some(slot) = slots.iter_mut().find(|slot| slot.name == name) else { return };
-        if slot.serve(&loaded).is_err() || self.publish_of(&slots).is_err() {
+        if slot.serve(&loaded, true).is_err() || self.publish_of(&slots).is_err() {
             let slot = slots.iter_mut().find(|slot| slot.name == name);
             slot.into_iter().for_each(|slot| slot.running = None);
         }
@@ -365,9 +366,9 @@ enum Verdict {
 }
 
 impl Slot {
-    /// Takes a version as the one that serves.
-    fn serve(&mut self, plugin: &berth_runtime::Plugin) -> Result<(), HostError> {
-        let tools = Tool::of_plugin(plugin, &self.tally)?;
+    /// Takes a version as the one that serves. `approved`: somebody has looked at what it says of itself.
+    fn serve(&mut self, plugin: &berth_runtime::Plugin, approved: bool) -> Result<(), HostError> {
+        let tools = Tool::of_plugin(plugin, &self.tally, approved)?;
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())
