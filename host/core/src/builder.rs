@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Runtime};
@@ -131,7 +130,7 @@ impl HostBuilder {
         policies.check_replacements(&self.builtins)?;
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
-        let asking = Asking::new(Duration::from_secs(policies.config.config.approvals.expire_secs.get()));
+        let asking = Asking::new(policies.folders.clone(), policies.config.clone());
         let home = policies.folders.home.clone();
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());

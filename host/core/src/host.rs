@@ -165,6 +165,7 @@ impl Host {
     /// What plugins are granted, their limits, and which there are stays as it was built.
     pub fn reload_rules(&self, config: &crate::config::Loaded) {
         self.governor.exchange(Rules::of(config));
+        self.asking.exchange(config.clone());
     }
 
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say

@@ -134,7 +134,7 @@ impl Host {
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
-            facts.approval = Some(self.asking.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel, &self.audit).await?);
+            facts.approval = Some(self.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
             decision = self.decide(facts, catalogue, true);
             steps.done("approve");

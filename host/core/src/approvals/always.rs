@@ -1,13 +1,14 @@
 //! What a yes for good writes into the user's configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use berth_contract::HostError;
-use berth_policy::Decision;
+use berth_policy::{Verdict, canonical, literal};
 use serde::{Deserialize, Serialize};
 
 use super::Always;
-use crate::config::{Folders, insert};
+use crate::config::{Folders, Loaded, insert};
 use crate::facts::Facts;
 
 /// A rule for the user's configuration that allows exactly what was asked about.
@@ -17,11 +18,6 @@ pub struct Proposal {
     pub tool: String,
     /// What it allows, without a wildcard.
     pub pattern: String,
-}
-
-/// The rule that would allow this call and nothing else, or why there is none.
-pub(super) fn proposal(_facts: &Facts, _decision: &Decision) -> Always {
-    Always::Unavailable("no rule says exactly this".to_owned())
 }
 
 impl Proposal {
@@ -38,5 +34,35 @@ impl Proposal {
     /// [`HostError`] where the file can't be changed, with what to write there.
     pub fn write(&self, folders: &Folders) -> Result<PathBuf, HostError> {
         insert::permission(folders, &self.tool, &self.pattern)
+    }
+}
+
+/// The rule that would allow this call, and as little else as a rule can say. It is tried out: what is offered counts once it is written,
+/// whatever else is configured.
+pub(super) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
+    match tried(facts, config).await {
+        Ok(proposal) => Always::Writes(proposal),
+        Err(why) => Always::Unavailable(why),
+    }
+}
+
+async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
+    let tool = facts.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
+    let pattern = match &facts.subjects[..] {
+        [] => literal(&format!("{tool} {}", String::from_utf8_lossy(&canonical(&facts.arguments)))),
+        [subject] => literal(&subject.text),
+        _ => return Err("it acts on several things, and a rule is about one".to_owned()),
+    };
+    let proposal = Proposal { tool, pattern };
+    let Proposal { tool, pattern } = proposal.clone();
+    // Files are read.
+    let changed = tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
+    let changed = changed.map_err(|error| error.to_string())??;
+    let decision = facts.action().map(|action| changed.policy().decide(&action, false)).ok_or("there is no such tool")?;
+    match decision.verdict {
+        Verdict::Allow => Ok(proposal),
+        Verdict::Ask | Verdict::Deny => {
+            Err(format!("a rule in your berth.toml would not change it: {}, {}", decision.rule, decision.place))
+        }
     }
 }

@@ -9,7 +9,8 @@ mod posted;
 mod preview;
 mod question;
 
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
 use berth_contract::{CancellationToken, Category, Failure, HostError};
 use berth_policy::Decision;
@@ -20,8 +21,10 @@ pub use fingerprint::Fingerprint;
 pub use posted::{Posted, PostingApprover, Questions};
 pub use question::{Always, Approver, Attached, Preview, Question, Reply, Scope};
 
-use crate::audit::Audit;
+use crate::config::{Folders, Loaded};
 use crate::facts::Facts;
+use crate::host::Host;
+use crate::subjects;
 
 /// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
 const MAX_OPEN: usize = 64;
@@ -39,15 +42,28 @@ pub struct Approval {
 #[derive(Debug)]
 pub(crate) struct Asking {
     places: Semaphore,
-    /// How long a yes for the session counts.
-    lasting: Duration,
+    /// Berth's own folders.
+    folders: Folders,
+    /// What the rules are made of at the moment.
+    config: RwLock<Arc<Loaded>>,
 }
 
 impl Asking {
-    pub(crate) fn new(lasting: Duration) -> Self {
-        Self { places: Semaphore::new(MAX_OPEN), lasting }
+    pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
+        Self { places: Semaphore::new(MAX_OPEN), folders, config: RwLock::new(Arc::new(config)) }
     }
 
+    /// Tells that the rules are made of something else from now on.
+    pub(crate) fn exchange(&self, config: Loaded) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    fn config(&self) -> Arc<Loaded> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Host {
     /// Has a call approved that the gates want a yes for: by what was said before, or by asking.
     ///
     /// # Errors
@@ -59,7 +75,6 @@ impl Asking {
         decision: &Decision,
         approver: Option<&dyn Approver>,
         cancel: &CancellationToken,
-        audit: &Audit,
     ) -> Result<Approval, Failure> {
         let fingerprint = Fingerprint::of(facts);
         let now = facts.began;
@@ -70,47 +85,77 @@ impl Asking {
         let Some(approver) = approver else {
             return Err(unasked(facts, decision, "nobody can be asked here"));
         };
-        let Ok(_place) = self.places.try_acquire() else {
+        let Ok(_place) = self.asking.places.try_acquire() else {
             return Err(unasked(facts, decision, &format!("{MAX_OPEN} questions wait for an answer already")));
         };
-        let question = self.question(facts, decision, fingerprint).await;
+        let question = question(facts, decision, fingerprint, self.asking.config()).await;
+        let always = question.always.clone();
         let Some(reply) = cancel.run_until_cancelled(approver.ask(question)).await else {
             return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
         };
-        match reply {
-            Reply::Yes { scope, by } => {
-                audit.approval(facts, &by, "yes", Some(scope.as_str())).await?;
-                if scope == Scope::Session {
-                    let now = std::time::SystemTime::now();
-                    let kept = facts.session.change(|state| state.approve(fingerprint, &by, now, self.lasting));
-                    kept.map_err(|error| failed(&error))?;
-                }
-                Ok(Approval { by, scope })
-            }
+        let (scope, by) = match reply {
+            Reply::Yes { scope, by } => (scope, by),
             Reply::No { by } => {
-                audit.approval(facts, &by, "no", None).await?;
-                Err(said_no(facts, decision, &by))
+                self.audit.approval(facts, &by, "no", None).await?;
+                return Err(said_no(facts, decision, &by));
             }
-            Reply::Unasked(why) => Err(unasked(facts, decision, &why)),
+            Reply::Unasked(why) => return Err(unasked(facts, decision, &why)),
+        };
+        self.audit.approval(facts, &by, "yes", Some(scope.as_str())).await?;
+        self.acts_on_the_same(facts, decision)?;
+        match scope {
+            Scope::Once => {}
+            Scope::Session => {
+                let lasting = Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
+                let kept = facts.session.change(|state| state.approve(fingerprint, &by, SystemTime::now(), lasting));
+                kept.map_err(|error| failed(&error))?;
+            }
+            Scope::Always => self.allow_for_good(always).await,
+        }
+        Ok(Approval { by, scope })
+    }
+
+    /// Looks again at what a call acts on: while a person thinks, a link can come to lead elsewhere, and the yes wasn't for that.
+    fn acts_on_the_same(&self, facts: &Facts, decision: &Decision) -> Result<(), Failure> {
+        let Some(tool) = facts.tool.as_deref() else { return Ok(()) };
+        let mut arguments = (*facts.arguments).clone();
+        match subjects::decided(tool, self.settings.home.as_deref(), &mut arguments)? == facts.subjects {
+            true => Ok(()),
+            false => Err(unasked(facts, decision, "what it acts on has changed while one was asked")),
         }
     }
 
-    async fn question(&self, facts: &Facts, decision: &Decision, fingerprint: Fingerprint) -> Question {
-        let provider = facts.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
-        Question {
-            id: facts.id.clone(),
-            session: facts.session.name().to_string(),
-            caller: facts.caller.clone(),
-            fingerprint,
-            tool: facts.tool.as_ref().map_or_else(|| facts.asked.clone(), |tool| tool.definition.name.clone()),
-            provider,
-            subjects: facts.subjects.clone(),
-            arguments: (*facts.arguments).clone(),
-            attachments: facts.attachments.iter().map(fingerprint::attached).collect(),
-            preview: preview::of(facts).await,
-            decision: decision.clone(),
-            always: always::proposal(facts, decision),
+    /// Writes the rule of a yes for good, and lets it count. Where that fails, the yes still holds for this call.
+    async fn allow_for_good(&self, always: Always) {
+        let Always::Writes(proposal) = always else { return };
+        let (folders, config) = (self.asking.folders.clone(), self.asking.config());
+        let written = tokio::task::spawn_blocking(move || {
+            let changed = config.with_permission(&proposal.tool, &proposal.pattern).map_err(HostError::Config)?;
+            proposal.write(&folders).map(|_| changed)
+        });
+        match written.await {
+            Ok(Ok(changed)) => self.reload_rules(&changed),
+            Ok(Err(error)) => tracing::warn!("this call is made, but the rule for the next is not written: {error}"),
+            Err(error) => tracing::warn!("this call is made, but the rule for the next is not written: {error}"),
         }
+    }
+}
+
+async fn question(facts: &Facts, decision: &Decision, fingerprint: Fingerprint, config: Arc<Loaded>) -> Question {
+    let provider = facts.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
+    Question {
+        id: facts.id.clone(),
+        session: facts.session.name().to_string(),
+        caller: facts.caller.clone(),
+        fingerprint,
+        tool: facts.tool.as_ref().map_or_else(|| facts.asked.clone(), |tool| tool.definition.name.clone()),
+        provider,
+        subjects: facts.subjects.clone(),
+        arguments: (*facts.arguments).clone(),
+        attachments: facts.attachments.iter().map(fingerprint::attached).collect(),
+        preview: preview::of(facts).await,
+        decision: decision.clone(),
+        always: always::proposal(facts, config).await,
     }
 }
 

@@ -77,8 +77,7 @@ impl Questions {
     pub fn answer(&self, posted: &Posted, reply: Reply, lasting: Duration) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
         state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<Posted>| match file {
-            // What was shown is what is answered.
-            Some(there) if there.reply.is_none() && there.until > now && there.question == posted.question => {
+            Some(there) if there.reply.is_none() && there.until > now && there.question.shows_the_same(&posted.question) => {
                 there.reply = Some(reply);
                 there.until = now.saturating_add(lasting.as_secs());
                 Ok(())
@@ -105,7 +104,7 @@ impl Questions {
         Ok(posted.reply)
     }
 
-    /// Leaves a question, for `lasting`. One that is there already stays, and waits longer.
+    /// Leaves a question, for `lasting`. One that is there already waits longer; one that was answered meanwhile keeps its answer.
     ///
     /// # Errors
     ///
@@ -115,8 +114,11 @@ impl Questions {
         let id = id(&question.session, &question.fingerprint);
         self.make_room(now, &id)?;
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
-            let until = now.saturating_add(lasting.as_secs());
-            let asked = file.as_ref().filter(|there| there.is_for(&question) && there.until > now).map_or(now, |there| there.asked);
+            let there = file.as_ref().filter(|there| there.is_for(&question) && there.until > now);
+            if there.is_some_and(|there| there.reply.is_some()) {
+                return Ok(());
+            }
+            let (asked, until) = (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
             *file = Some(Posted { id: id.clone(), question, asked, until, reply: None });
             Ok(())
         })?;
@@ -217,6 +219,9 @@ impl PostingApprover {
         }
         let (questions, lasting, posted) = (self.questions.clone(), self.lasting, question.clone());
         let id = blocking(move || questions.post(posted, lasting)).await?;
+        if let Some(reply) = taken(question.clone()).await? {
+            return Ok(reply);
+        }
         if self.wait.is_zero() {
             return Ok(left(&id, "a yes counts for the next call that is the same"));
         }

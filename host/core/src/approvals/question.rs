@@ -90,6 +90,11 @@ impl Question {
         arguments.map(|(name, value)| (name.as_str(), value)).filter(|(name, _)| !hidden.iter().any(|shown| shown == name))
     }
 
+    /// Whether a person who has seen one question has seen the other: they differ in nothing but the call that asks.
+    pub(super) fn shows_the_same(&self, other: &Self) -> bool {
+        *self == Self { id: self.id.clone(), ..other.clone() }
+    }
+
     /// Why a person can't be asked this: it takes more than anybody reads before saying yes.
     pub fn too_large(&self) -> Option<String> {
         let arguments: usize = self.shown_arguments().map(|(name, value)| name.len() + value.to_string().len()).sum();

@@ -9,12 +9,44 @@ use berth_contract::text::neutral;
 use berth_system::private::PrivateFolder;
 use toml::{Table, Value};
 
-use super::{Folders, file};
+use super::load::load_with;
+use super::{Folders, Loaded, file};
 
 /// The mode of a file that is made here.
 const PRIVATE: u32 = 0o600;
 
-/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others. Returns the file that it stands in then.
+impl Loaded {
+    /// What would hold with a rule more, the first of `[[tools.permissions.TOOL]]` in the user's own file. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why the rule can't be written there, or wouldn't count.
+    pub(crate) fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
+        let Some((folders, inputs)) = &self.read_from else {
+            return Err("this program has a configuration of its own".to_owned());
+        };
+        if let Some(file) = &inputs.file {
+            return Err(format!("{} is used instead of your own berth.toml", file.display()));
+        }
+        let path = folders.config_file();
+        let read = |text: Option<file::Text>| load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string());
+        let there = file::read(&path).map_err(|problem| problem.to_string())?;
+        let before = there.as_ref().map_or(String::new(), |there| there.text.clone());
+        let identity = there.as_ref().map_or((0, 0), |there| there.identity);
+        let now = read(there)?;
+        // Otherwise the new rule would bring other changes along, which nobody was asked about.
+        if now.config != self.config {
+            return Err("the configuration has changed since this program read it".to_owned());
+        }
+        match inserted(&before, tool, pattern)? {
+            None => Ok(now),
+            Some(text) => read(Some(file::Text { text, identity })),
+        }
+    }
+}
+
+/// Makes a rule the first of `[[tools.permissions.TOOL]]`, so that it decides before all others. Returns the file that it stands in then. It
+/// blocks.
 ///
 /// # Errors
 ///

@@ -74,6 +74,8 @@ pub struct Loaded {
     pub ceilings: Vec<Ceiling>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
+    /// What it was read from, where it was.
+    pub(super) read_from: Option<(Folders, Inputs)>,
 }
 
 /// One value of the configuration.
@@ -96,9 +98,14 @@ pub struct Entry {
 ///
 /// Everything that is wrong with any of them.
 pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
-    let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     let path = inputs.file.clone().unwrap_or_else(|| folders.config_file());
     let text = file::read(&path)?;
+    load_with(folders, inputs, path, text)
+}
+
+/// The same with what stands in the user's file, or would.
+pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text: Option<file::Text>) -> Result<Loaded, Problems> {
+    let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(missing), None) = (&inputs.file, &text) {
         let source = Source::File { path: missing.clone(), line: 1 };
         return Err(Problem::new(source, "there is no such file").into());
@@ -166,7 +173,8 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
             ceiling::apply(&mut leaves, ceilings, Bases { folders, working_directory: &directory }).map_err(Problems)?
         }
     };
-    Ok(Loaded { file: text.map(|_| path), project, ceilings, ..Loaded::of(&leaves)? })
+    let read_from = Some((folders.clone(), inputs.clone()));
+    Ok(Loaded { file: text.map(|_| path), project, ceilings, read_from, ..Loaded::of(&leaves)? })
 }
 
 /// One granted directory more than `loaded` has.
