@@ -29,7 +29,7 @@ fn the_embedding_example_lists_calls_is_refused_and_stops() {
     let printed = printed("embed", &folder);
     let work = work.canonicalize().expect("the folder is there");
     for expected in [
-        "10 tools, the first of them {\"name\":\"read\",",
+        "11 tools, the first of them {\"name\":\"read\",",
         "\"input_schema\":{\"type\":\"object\"",
         &format!("write: Created {}/plan.md", work.display()),
         "read:    1\t1. look around\n",
@@ -53,7 +53,7 @@ fn the_tool_of_the_provider_example_is_checked_shaped_and_cancelled_like_any_oth
     let folder = TempDir::new().expect("a temporary folder is made");
     let printed = printed("provider", &folder);
     for expected in [
-        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, remind\n",
+        "tools: read, write, edit, grep, find_path, list_directory, create_directory, copy_path, move_path, delete_path, read_overflow, remind\n",
         "… 1 of 4 quarters\n… 2 of 4 quarters\n… 3 of 4 quarters\n… 4 of 4 quarters\nTea!\n",
         "invalid_parameters: the arguments do not fit `remind`: seconds: ",
         "\u{fffd}[31mred\n",

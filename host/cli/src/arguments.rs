@@ -131,6 +131,9 @@ pub(crate) struct CallArguments {
     /// The session that the call belongs to [default: what you do in this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
+    /// Show the answer as a model gets it: a long one cut, what strangers wrote behind a fence
+    #[arg(long)]
+    pub(crate) for_model: bool,
     /// Print one JSON object: id, tool, ok, and output or failure
     #[arg(long)]
     pub(crate) json: bool,

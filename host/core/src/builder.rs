@@ -12,10 +12,12 @@ use crate::audit::Audit;
 use crate::config::{Folders, Loaded};
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
+use crate::overflow::{Overflow, Reader};
 use crate::plugins::{Plugins, Policies, Watch, runtime_config};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
+use crate::shape::Shaping;
 
 /// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with [`build`](Self::build); what is said twice counts as
 /// said last, and what adds (plugins, providers) adds up.
@@ -137,7 +139,19 @@ impl HostBuilder {
         let governor = Governor::new(Rules::of(&policies.config));
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
-        let plugins = Arc::new(Plugins::new(runtime, policies, &self.providers, self.watch)?);
+        let tools = &policies.config.config.tools;
+        let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
+        let overflow = Arc::new(Overflow::new(&policies.folders, tools.overflow));
+        let shaping = Shaping { result: limits.result, redaction: tools.redaction.clone(), threshold, overflow: Arc::clone(&overflow) };
+        let mut providers = self.providers;
+        if threshold > 0 {
+            providers.insert(0, Arc::new(Reader::new(Arc::clone(&overflow), threshold)));
+        }
+        if self.watch {
+            // A host that stays has the time, and nobody waits for it.
+            tokio::task::spawn_blocking(move || overflow.clean());
+        }
+        let plugins = Arc::new(Plugins::new(runtime, policies, &providers, self.watch)?);
         for builtin in &self.builtins {
             plugins.add_built_in(builtin).await?;
         }
@@ -147,7 +161,7 @@ impl HostBuilder {
         for path in &self.plugin_files {
             plugins.add_given(path).await?;
         }
-        let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments, result: limits.result };
+        let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,
             settings,
@@ -156,6 +170,7 @@ impl HostBuilder {
             governor,
             asking,
             audit,
+            shaping,
             results,
             retry,
         })

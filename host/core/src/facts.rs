@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::approvals::Approval;
 use crate::catalogue::Tool;
 use crate::counting::Taken;
+use crate::host::Audience;
 use crate::results::Key;
 use crate::session::Session;
 
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) phase: Option<Phase>,
     /// How far what asks for the call is trusted.
     pub(crate) trust: Trust,
+    /// Whom the answer is for.
+    pub(crate) audience: Audience,
     pub(crate) began: SystemTime,
     pub(crate) since: Instant,
     /// When the tool was run for the first time.
@@ -43,7 +46,7 @@ pub(crate) struct Facts {
     pub(crate) cached: bool,
     /// Under what the answer may be kept. None where it may not.
     pub(crate) answer: Option<Key>,
-    /// Whether the answer was cut, and the whole is kept.
+    /// Whether a part of the answer was left out.
     pub(crate) truncated: bool,
     pub(crate) report: Arc<Report>,
 }

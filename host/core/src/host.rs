@@ -15,6 +15,7 @@ use crate::plugins::{PluginState, Plugins, Watch};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
+use crate::shape::Shaping;
 use crate::waiting;
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
@@ -30,6 +31,7 @@ pub struct Host {
     pub(crate) governor: Governor,
     pub(crate) asking: Asking,
     pub(crate) audit: Audit,
+    pub(crate) shaping: Shaping,
     pub(crate) results: Results,
     pub(crate) retry: Retry,
 }
@@ -41,8 +43,6 @@ pub(crate) struct Settings {
     pub(crate) max_call: Duration,
     /// Bytes of arguments as JSON text.
     pub(crate) arguments: usize,
-    /// Bytes of one answer.
-    pub(crate) result: usize,
 }
 
 /// What a program gives the host: which tool, with what, for whom, and where to tell.
@@ -62,6 +62,8 @@ pub struct Request {
     pub phase: Option<Phase>,
     /// How far what asks for the call is trusted: a skill that nobody has looked at, say. What the plugin is trusted less counts too.
     pub trust: Trust,
+    /// Whom the answer is for.
+    pub audience: Audience,
     /// How a person is asked, where the rules say so. None: nobody is.
     pub approver: Option<Arc<dyn Approver>>,
     /// Where progress and partial output go.
@@ -81,11 +83,22 @@ impl Request {
             session: None,
             phase: None,
             trust: Trust::default(),
+            audience: Audience::default(),
             approver: None,
             events: Arc::new(NoEvents),
             cancel: CancellationToken::new(),
         }
     }
+}
+
+/// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audience {
+    /// A model: what strangers wrote stands behind a fence, and of a long text it gets the ends, and the rest by `read_overflow`.
+    #[default]
+    Model,
+    /// A person or a program, who takes the text whole and as it is.
+    Person,
 }
 
 /// What a call came to.
@@ -103,6 +116,8 @@ pub struct Answer {
     pub approval: Option<Approval>,
     /// Whether an earlier answer served.
     pub cached: bool,
+    /// Whether a part of the answer was left out; its text says where.
+    pub truncated: bool,
     /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
     /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,

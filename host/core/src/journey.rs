@@ -14,7 +14,7 @@ use crate::catalogue::{Catalogue, Tool};
 use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
 use crate::retry::Again;
-use crate::{shape, subjects, validate, waiting};
+use crate::{subjects, validate, waiting};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
@@ -34,20 +34,21 @@ impl Host {
         let (facts, rest) = self.begin(request);
         let mut call = Unanswered { audit: &self.audit, facts, recorded: false };
         let outcome = self.journey(&mut call.facts, rest, &mut steps).await;
-        let outcome = shape::shaped(&mut call.facts, outcome, self.settings.result);
+        let outcome = self.shaping.shaped(&mut call.facts, outcome).await;
         steps.done("shape");
         // It is written before anything is waited for.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.facts, &outcome).await;
         let outcome = recorded.and(outcome);
         steps.done("record");
-        let Facts { id, tool, decision, approval, cached, .. } = &mut call.facts;
+        let Facts { id, tool, decision, approval, cached, truncated, .. } = &mut call.facts;
         let tool = tool.as_ref().map(|tool| tool.definition.name.clone());
-        Answer { id: id.clone(), tool, outcome, decision: decision.take(), approval: approval.take(), cached: *cached, steps: steps.taken }
+        let (decision, approval) = (decision.take(), approval.take());
+        Answer { id: id.clone(), tool, outcome, decision, approval, cached: *cached, truncated: *truncated, steps: steps.taken }
     }
 
     fn begin(&self, request: Request) -> (Facts, Rest) {
-        let Request { tool, arguments, attachments, caller, session, phase, trust, approver, events, cancel } = request;
+        let Request { tool, arguments, attachments, caller, session, phase, trust, audience, approver, events, cancel } = request;
         let facts = Facts {
             id: next_id(),
             asked: tool,
@@ -55,6 +56,7 @@ impl Host {
             caller,
             phase,
             trust,
+            audience,
             began: SystemTime::now(),
             since: Instant::now(),
             ran: Instant::now(),
@@ -86,6 +88,7 @@ impl Host {
 
         // Nobody else has them yet, so they are not copied.
         facts.subjects = subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments))?;
+        self.shaping.check(facts)?;
         self.govern(facts, &catalogue, &rest, steps).await?;
 
         if facts.acts() {
@@ -103,7 +106,7 @@ impl Host {
         }
         facts.report = Arc::new(self.results.report(facts));
         let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
-        let heard = self.retry.heard(facts, rest.events);
+        let heard = self.retry.heard(facts, self.shaping.heard(facts, rest.events));
         facts.ran = Instant::now();
         let outcome = loop {
             facts.attempts += 1;

@@ -221,8 +221,8 @@ mod facts;
 mod governor;
 mod host;
 mod journey;
+mod overflow;
 mod plugins;
-mod redact;
 mod results;
 mod retry;
 mod session;
@@ -245,7 +245,7 @@ pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
 pub use builder::HostBuilder;
-pub use host::{Answer, Host, Request, Step};
+pub use host::{Answer, Audience, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};
 pub use results::AnswersKept;

@@ -1,6 +1,7 @@
 //! Pure decisions: data in, a decision with its reason out. No I/O, no clock, no WebAssembly.
 
 pub mod files;
+pub mod redact;
 
 mod action;
 mod autonomy;

@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Content, Progress};
+use berth_policy::redact::{self, Keys};
 
 use crate::bindings::berth::host::{call, log};
 use crate::bindings::berth::tool::types;
@@ -70,7 +71,8 @@ impl log::Host for &mut CallState {
         let call = &mut self.call;
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
-        let message = neutral_line(cut(&message, LOG_MESSAGE));
+        // A log is read by others than an answer, so no configuration lets secrets into it.
+        let message = redact::owned(neutral_line(cut(&message, LOG_MESSAGE)), Keys::Text);
         let (plugin, id) = (&*call.plugin, &call.id);
         match level {
             log::Level::Debug => tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}"),

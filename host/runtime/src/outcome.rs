@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Category, Definition, Failure, Outcome, Report};
+use berth_policy::redact::{self, Keys};
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
@@ -75,7 +76,7 @@ pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str)
         call = %state.call.id,
         "{}\nit printed: {}",
         neutral(&format!("{error:?}")),
-        neutral(cut(last_words.trim(), 16 * 1024)),
+        redact::text(&neutral(cut(last_words.trim(), 16 * 1024)), Keys::Text),
     );
     let reason = neutral_line(cut(&reason, 1024));
     Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}")).with_code("crash")

@@ -52,6 +52,9 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
+    if answer.truncated {
+        object.insert("truncated".to_owned(), true.into());
+    }
     if call.verbose {
         object.insert("steps".to_owned(), json!(answer.steps));
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use berth_host::config::{self, Folders};
 use berth_host::text::neutral_line;
-use berth_host::{Body, Content, Events, Host, NoEvents, Request, Session};
+use berth_host::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
 
 use crate::arguments::{CallArguments, Options};
@@ -48,7 +48,9 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
             None => Arc::new(NoEvents),
         };
         let (session, approver) = (Some(session), Some(approver));
-        let request = Request { attachments, session, approver, events, cancel, ..Request::new(&call.tool, arguments) };
+        // A person, or a file behind a pipe, takes the whole; nothing of it is lost without a word.
+        let audience = if call.for_model { Audience::Model } else { Audience::Person };
+        let request = Request { attachments, session, audience, approver, events, cancel, ..Request::new(&call.tool, arguments) };
         Ok((host.call(request).await, live))
     })?;
     drop(live);

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
-use super::{AllowedPath, Bounded, Dependencies, PathAccess, PathGlob, ResultCache, Retry};
+use super::{AllowedPath, Bounded, Dependencies, Overflow, PathAccess, PathGlob, Redaction, ResultCache, Retry};
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +63,10 @@ pub struct Tools {
     pub retry: Retry,
     /// Answers that serve again in their session.
     pub result_cache: ResultCache,
+    /// Secrets in answers.
+    pub redaction: Redaction,
+    /// Answers that are too long for a model.
+    pub overflow: Overflow,
 }
 
 rules!(Tools {
@@ -79,6 +83,8 @@ rules!(Tools {
     dependencies: Rule::Table(Dependencies::RULES),
     retry: Rule::Table(Retry::RULES),
     result_cache: Rule::Table(ResultCache::RULES),
+    redaction: Rule::Table(Redaction::RULES),
+    overflow: Rule::Table(Overflow::RULES),
 });
 
 impl Default for Tools {
@@ -97,6 +103,8 @@ impl Default for Tools {
             dependencies: Dependencies::default(),
             retry: Retry::default(),
             result_cache: ResultCache::default(),
+            redaction: Redaction::default(),
+            overflow: Overflow::default(),
         }
     }
 }

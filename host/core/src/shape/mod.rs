@@ -1,15 +1,29 @@
-//! The last step before the answer: without what could steer a terminal, a log or a model, without secrets, and bounded.
+//! The last step before the answer, always in this order: what could steer a terminal, a log or a model is neutralised, secrets are taken
+//! out, a long text is cut, and what strangers wrote gets a fence.
+//!
+//! So characters that hide a secret are gone before it is looked for, no cut leaves a part of one that nobody recognises, what is kept is
+//! what was redacted, and what the host says of a cut stands outside of the fence.
 
+mod cut;
+mod fence;
+mod heard;
+mod marks;
 mod sources;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
-use berth_contract::{Body, Content, Denial, Outcome};
-use serde_json::Value;
+use berth_contract::{Body, Content, Denial, Events, Failure, Outcome};
+use berth_policy::redact;
+use serde_json::{Value, json};
 
+use crate::config::Redaction;
 use crate::facts::Facts;
-use crate::redact;
+use crate::host::Audience;
+use crate::overflow::{Id, Overflow, READ_OVERFLOW};
+use fence::Fence;
+use heard::Redacting;
 use sources::Source;
 
 /// Bytes of a failure's message.
@@ -18,34 +32,175 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Shapes an outcome: at most `limit` bytes of content.
-pub(crate) fn shaped(facts: &mut Facts, outcome: Outcome, limit: usize) -> Outcome {
-    clean(outcome, &Source::of(facts), limit)
+/// Shapes what leaves the host.
+#[derive(Debug)]
+pub(crate) struct Shaping {
+    /// Bytes of content.
+    pub(crate) result: usize,
+    pub(crate) redaction: Redaction,
+    /// Characters of text, beyond which an answer is cut for a model. 0: it isn't.
+    pub(crate) threshold: usize,
+    pub(crate) overflow: Arc<Overflow>,
 }
 
-/// Neutralised, redacted and bounded, in this order: what hides characters in a secret is gone before it is looked for, and no cut makes a
-/// part of one that nobody recognises.
-fn clean(outcome: Outcome, source: &Source, limit: usize) -> Outcome {
-    let keys = source.keys();
-    let json = |value: Value| redact::json(neutral_json(value), keys);
+impl Shaping {
+    /// Shapes an outcome.
+    pub(crate) async fn shaped(&self, facts: &mut Facts, outcome: Outcome) -> Outcome {
+        let source = self.redacts(facts).then(|| Source::of(facts));
+        let mut outcome = clean(outcome, source, self.result, &mut facts.truncated);
+        if facts.audience == Audience::Model {
+            self.for_model(facts, &mut outcome).await;
+        }
+        outcome
+    }
+
+    /// Who hears what a call tells while it runs: `events`, without the secrets.
+    pub(crate) fn heard(&self, facts: &Facts, events: Arc<dyn Events>) -> Arc<dyn Events> {
+        if self.redacts(facts) { Arc::new(Redacting::new(events, Source::of(facts))) } else { events }
+    }
+
+    /// Refuses arguments that hold the mark of a secret.
+    ///
+    /// # Errors
+    ///
+    /// [`Category::InvalidParameters`](berth_contract::Category::InvalidParameters).
+    pub(crate) fn check(&self, facts: &Facts) -> Result<(), Failure> {
+        if self.redacts(facts) { marks::check(facts) } else { Ok(()) }
+    }
+
+    fn redacts(&self, facts: &Facts) -> bool {
+        let exempt = |name: &str| self.redaction.exempt.iter().any(|exempt| exempt == name);
+        self.redaction.enabled && !facts.tool.as_ref().is_some_and(|tool| exempt(&tool.definition.name))
+    }
+
+    /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers wrote.
+    async fn for_model(&self, facts: &mut Facts, outcome: &mut Outcome) {
+        let Some(tool) = facts.tool.clone() else { return };
+        let rest = tool.definition.name == READ_OVERFLOW && tool.is_built_in();
+        let strange = match rest {
+            true => facts.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
+            false => tool.definition.annotations.open_world,
+        };
+        let (content, structured, meta) = match outcome {
+            Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
+            Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
+        };
+        let fence = strange.then(|| Fence::new(&tool.definition.name));
+        let around = |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
+        // The rest of an answer has a bound of its own.
+        let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
+        if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
+            let whole = structured.take().unwrap_or_default().to_string();
+            let (total, kept) = (whole.chars().count(), self.kept(facts, whole, strange).await);
+            content.push(Content::text(format!("[The structured answer of {total} characters is left out. {}]\n", told(&kept, 0))));
+            facts.truncated = true;
+        }
+        if content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>() > threshold {
+            let whole = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
+            if let Some(ends) = cut::ends(&whole, threshold) {
+                let kept = self.kept(facts, whole.clone(), strange).await;
+                let notice = format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, told(&kept, ends.offset));
+                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || strange { "" } else { "\n" };
+                let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
+                content.retain(|part| part.as_text().is_none());
+                content.insert(0, Content::text(text));
+                let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
+                let told = json!({ "id": id, "offset": ends.offset, "left_out": ends.left_out, "total": ends.total });
+                match meta {
+                    Some(Value::Object(fields)) => drop(fields.insert("berth:overflow".to_owned(), told)),
+                    meta => *meta = Some(json!({ "berth:overflow": told })),
+                }
+                facts.truncated = true;
+                return;
+            }
+        }
+        if fence.is_some() {
+            for part in content {
+                if let Body::Text(text) = &mut part.body {
+                    *text = around(text);
+                }
+            }
+        }
+    }
+
+    /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
+    async fn kept(&self, facts: &Facts, text: String, strange: bool) -> Result<(Id, bool), String> {
+        let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(facts.session.name()));
+        let keep = move || {
+            let whole = text.len() <= overflow.answer_bytes();
+            overflow.keep(&session, &text, strange).map(|id| (id, whole)).map_err(|error| error.to_string())
+        };
+        blocking(keep).await
+    }
+}
+
+/// Runs what may wait for a disk on a thread that may.
+pub(crate) async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => match runtime.spawn_blocking(run).await {
+            Ok(result) => result,
+            // It can't be cancelled, so it has panicked.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        },
+        Err(_) => run(),
+    }
+}
+
+/// How to come by what is left out.
+fn told(kept: &Result<(Id, bool), String>, offset: usize) -> String {
+    match kept {
+        Ok((id, true)) => format!("To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.", id.as_str()),
+        Ok((id, false)) => {
+            format!("Its beginning is kept: to see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.", id.as_str())
+        }
+        Err(error) => format!("It could not be kept: {error}. Ask for less at once."),
+    }
+}
+
+/// Whether a value has more characters as JSON text. It is not written out to be told.
+fn is_longer(value: &Value, threshold: usize) -> bool {
+    fn length(value: &Value, left: usize) -> Option<usize> {
+        match value {
+            Value::String(text) => left.checked_sub(text.chars().count() + 2),
+            Value::Array(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| length(item, left)?.checked_sub(1)),
+            Value::Object(fields) => {
+                fields.iter().try_fold(left.checked_sub(2)?, |left, (key, value)| length(value, left)?.checked_sub(key.chars().count() + 4))
+            }
+            _ => left.checked_sub(5),
+        }
+    }
+    threshold != usize::MAX && length(value, threshold).is_none()
+}
+
+/// Neutralised, redacted and bounded, in this order.
+fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut bool) -> Outcome {
+    let keys = source.map(Source::keys);
+    let json = |value: Value| match keys {
+        Some(keys) => redact::json(neutral_json(value), keys),
+        None => neutral_json(value),
+    };
+    let redacted = |text: String| match keys {
+        Some(keys) => redact::owned(text, keys),
+        None => text,
+    };
     match outcome {
         Ok(mut output) => {
-            output.content = bounded(contents(output.content, source), limit);
+            output.content = bounded(contents(output.content, source), limit, truncated);
             output.structured = output.structured.map(json);
             output.meta = output.meta.map(json);
             Ok(output)
         }
         Err(mut failure) => {
-            let text = |text: String| redact::owned(neutral_owned(text), keys);
+            let text = |text: String| redacted(neutral_owned(text));
             failure.message = shortened(text(failure.message));
             failure.suggestion = failure.suggestion.map(text);
             failure.code = failure.code.map(text);
-            failure.content = bounded(contents(failure.content, source), limit);
+            failure.content = bounded(contents(failure.content, source), limit, truncated);
             failure.structured = failure.structured.map(json);
             failure.meta = failure.meta.map(json);
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
             failure.denial = failure.denial.map(|denial| {
-                let line = |text: String| shortened(redact::owned(neutral_line(&text), keys));
+                let line = |text: String| shortened(redacted(neutral_line(&text)));
                 Denial {
                     capability: line(denial.capability),
                     action: line(denial.action),
@@ -65,29 +220,22 @@ fn shortened(mut text: String) -> String {
 }
 
 /// The parts, each neutralised and redacted, and what begins in one and ends in another.
-fn contents(parts: Vec<Content>, source: &Source) -> Vec<Content> {
-    let mut parts: Vec<Content> = parts.into_iter().map(|part| redacted(part.neutralised(), source)).collect();
+fn contents(parts: Vec<Content>, source: Option<Source>) -> Vec<Content> {
+    let parts = parts.into_iter().map(Content::neutralised);
+    let Some(source) = source else { return parts.collect() };
+    let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
     let texts = parts.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
     redact::across(&mut texts.collect::<Vec<_>>());
     parts
 }
 
-fn redacted(mut part: Content, source: &Source) -> Content {
-    if let (Body::Text(text), Source::Lines) = (&mut part.body, source) {
-        if let std::borrow::Cow::Owned(marked) = source.redacted(text) {
-            *text = marked;
-        }
-        return part;
-    }
-    redact::content(part, source.keys())
-}
-
-fn bounded(parts: Vec<Content>, limit: usize) -> Vec<Content> {
+fn bounded(parts: Vec<Content>, limit: usize, truncated: &mut bool) -> Vec<Content> {
     let mut left = limit;
     let mut shaped = Vec::with_capacity(parts.len());
     let mut parts = parts.into_iter();
     for part in parts.by_ref() {
         if part.len() > left {
+            *truncated = true;
             shaped.extend(cut_part(part, left, parts.len()));
             break;
         }
@@ -113,21 +261,36 @@ fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redact::Keys;
     use berth_contract::Output;
+    use berth_policy::redact::Keys;
+
+    fn cleaned(output: Output, limit: usize) -> (Output, bool) {
+        let mut truncated = false;
+        let shaped = clean(Ok(output), Some(Source::One(Keys::Text)), limit, &mut truncated).expect("is an output");
+        (shaped, truncated)
+    }
 
     #[test]
     fn an_answer_is_bounded_and_says_so() {
-        let output = Output { content: vec![Content::text("abc"), Content::text("defgh"), Content::text("i")], ..Output::default() };
-        let shaped = clean(Ok(output), &Source::One(Keys::Text), 5).expect("is an output");
+        let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
+        let (shaped, truncated) = cleaned(Output { content, ..Output::default() }, 5);
         assert_eq!(shaped.joined_text(), "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]");
+        assert!(truncated);
     }
 
     #[test]
     fn nothing_in_an_answer_steers_a_terminal() {
-        let output = Output { structured: Some(serde_json::json!({ "a\u{1b}": ["\u{202e}x"] })), ..Output::text("\u{1b}]0;x\u{7}") };
-        let shaped = clean(Ok(output), &Source::One(Keys::Text), 100).expect("is an output");
+        let output = Output { structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })), ..Output::text("\u{1b}]0;x\u{7}") };
+        let (shaped, truncated) = cleaned(output, 100);
         assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
-        assert_eq!(shaped.structured, Some(serde_json::json!({ "a\u{fffd}": ["\u{fffd}x"] })));
+        assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
+        assert!(!truncated);
+    }
+
+    #[test]
+    fn a_value_s_length_is_about_that_of_its_text() {
+        let value = json!({ "a": ["x".repeat(100), 1, null, true], "b": {} });
+        let length = value.to_string().len();
+        assert!(is_longer(&value, length - 20) && !is_longer(&value, length + 20) && !is_longer(&value, usize::MAX));
     }
 }

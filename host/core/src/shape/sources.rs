@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 
+use berth_contract::{Body, Content};
+use berth_policy::redact::{self, Keys};
+
 use crate::facts::Facts;
-use crate::redact::{self, Keys};
+use crate::overflow::READ_OVERFLOW;
 
 /// What a call's texts are taken from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// One place, or nobody knows.
     One(Keys),
@@ -17,28 +20,33 @@ pub(super) enum Source {
 impl Source {
     /// What the texts of a call come from. In source code, `password = …` is a line like any other; in a file of settings it tells a secret.
     pub(super) fn of(facts: &Facts) -> Self {
-        let Some(tool) = facts.tool.as_deref().filter(|tool| tool.is_built_in() && tool.plugin.is_some()) else {
-            return Self::One(Keys::Text);
-        };
+        let Some(tool) = facts.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
         match &*tool.definition.name {
-            "read" => Self::One(facts.subjects.first().map_or(Keys::Text, |file| of_file(&file.text))),
-            "grep" => Self::Lines,
+            "read" if tool.plugin.is_some() => Self::One(facts.subjects.first().map_or(Keys::Text, |file| of_file(&file.text))),
+            "grep" if tool.plugin.is_some() => Self::Lines,
+            // What was kept was redacted as it came.
+            READ_OVERFLOW => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
         }
     }
 
-    /// `text`, redacted as its source has it.
-    pub(super) fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self {
-            Self::One(keys) => redact::text(text, *keys),
-            Self::Lines => redact::text_where(text, &|offset| of_line(text, offset)),
+    /// A part of an answer, redacted as its source has it.
+    pub(super) fn part(self, mut part: Content) -> Content {
+        if let (Self::Lines, Body::Text(text)) = (self, &mut part.body) {
+            if let Cow::Owned(redacted) = redact::text_where(text, &|offset| of_line(text, offset)) {
+                *text = redacted;
+            }
+            part.media_type = part.media_type.map(|name| redact::owned(name, Keys::Text));
+            part.meta = part.meta.map(|meta| redact::json(meta, Keys::Text));
+            return part;
         }
+        redact::content(part, self.keys())
     }
 
     /// What holds for texts that have no lines of files: messages, fields.
-    pub(super) fn keys(&self) -> Keys {
+    pub(super) fn keys(self) -> Keys {
         match self {
-            Self::One(keys) => *keys,
+            Self::One(keys) => keys,
             Self::Lines => Keys::Text,
         }
     }
@@ -167,7 +175,8 @@ mod tests {
         let text = format!(
             "a.rs:1: password = \"{secret}\"\na.env:2: PASSWORD={secret}\na.env-3- TOKEN={secret}\nb/.env:1: x.rs:9: password={secret}\n"
         );
-        let redacted = Source::Lines.redacted(&text);
+        let redacted = Source::Lines.part(Content::text(text));
+        let redacted = redacted.as_text().expect("it is text");
         let lines: Vec<bool> = redacted.lines().map(|line| line.contains(secret)).collect();
         assert_eq!(lines, [true, false, false, false], "{redacted}");
     }

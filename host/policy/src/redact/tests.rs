@@ -371,7 +371,7 @@ fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
 fn json_is_redacted_by_its_keys() {
     let value = json!({
         "user": "me", "password": "correct horse", "apiKey": ["one-is-a-key", "two-is-a-key"], "tokens": 5, "token": { "value": "x", "password": "hunter22" },
-        "env": [{ "name": "DB_PASSWORD", "value": "hunter22" }, { "name": "HOME", "value": "/home/me" }],
+        "env": [{ "name": "DB_PASSWORD", "value": "hunter22" }, { "name": "HOME", "value": "/home/u" }],
         "note": format!("see {}", issued()[0].1),
     });
     let redacted = json(value, Keys::Text);
@@ -379,7 +379,7 @@ fn json_is_redacted_by_its_keys() {
     assert_eq!(redacted["apiKey"], json!(["[REDACTED:key one…]", "[REDACTED:key two…]"]));
     assert_eq!(redacted["token"], json!({ "value": "x", "password": "[REDACTED:password hu…]" }));
     assert_eq!(redacted["env"][0]["value"], "[REDACTED:password hu…]");
-    assert_eq!(redacted["env"][1]["value"], "/home/me");
+    assert_eq!(redacted["env"][1]["value"], "/home/u");
     assert_eq!(redacted["note"], "see [REDACTED:github-token ghp_…]");
     assert_eq!(json(redacted.clone(), Keys::Text), redacted);
 }

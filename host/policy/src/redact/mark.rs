@@ -9,6 +9,9 @@ const END: &str = "…]";
 /// Characters of the secret that a mark keeps at most, so that people can tell which one it was.
 const KEPT: usize = 4;
 
+/// What is looked at to find the end of a mark: longer than any.
+const LONGEST: usize = 96;
+
 /// Writes the mark for a secret: its kind, and its first characters, at most a quarter of it.
 pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
@@ -30,6 +33,15 @@ pub(super) fn length(text: &[u8]) -> usize {
     if whole { BEGIN.len() + kind + 1 + kept + END.len() } else { 0 }
 }
 
+/// The first mark in `text`, also one that was copied inexactly: with three dots instead of one character, or without its end.
+pub fn first(text: &str) -> Option<&str> {
+    let start = text.find(BEGIN)?;
+    let rest = &text[start..];
+    let near = berth_contract::text::cut(rest, LONGEST);
+    let end = near.find([']', '\n']).map_or(near.len(), |end| end + usize::from(near.as_bytes()[end] == b']'));
+    Some(&near[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +59,7 @@ mod tests {
             write(&mut out, kind, secret);
             assert_eq!(out, expected);
             assert_eq!(length(out.as_bytes()), out.len());
+            assert_eq!(first(&format!("x {out} y")), Some(&*out));
         }
     }
 

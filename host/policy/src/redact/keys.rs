@@ -14,7 +14,7 @@ const MAX_QUOTED: usize = 16 * 1024;
 
 /// Where keys and values stand, which decides what counts as a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub enum Keys {
     /// In source code, where `password = input` says nothing: no value counts.
     Unknown,
     /// In output of any kind: values count that can't be names or words.
@@ -410,13 +410,12 @@ fn is_reference(value: &str, quoted: bool) -> bool {
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     // `get_token(x)`, `os.environ["TOKEN"]`, `config.password`, `Option<String>`.
-    if let Some(open) = value.find(['(', '[', '<']).filter(|open| *open > 0 && !quoted) {
-        if value[..open]
-            .split(['.', ':', '>'])
-            .all(|part| part.trim_end_matches(['-', '!']).is_empty() || name(part.trim_end_matches(['-', '!'])))
-        {
-            return true;
-        }
+    let part = |part: &str| {
+        let part = part.trim_end_matches(['-', '!']);
+        part.is_empty() || name(part)
+    };
+    if !quoted && value.find(['(', '[', '<']).is_some_and(|open| open > 0 && value[..open].split(['.', ':', '>']).all(part)) {
+        return true;
     }
     if !quoted
         && (value.contains("::")

@@ -20,21 +20,22 @@ use berth_contract::{Body, Content};
 use serde_json::{Map, Value};
 
 use find::{Found, find};
-pub(crate) use keys::Keys;
+pub use keys::Keys;
+pub use mark::first as first_mark;
 
 /// `text` with marks instead of secrets. It is not copied where it holds none. Redacting twice changes nothing.
-pub(crate) fn text(text: &str, keys: Keys) -> Cow<'_, str> {
+pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
 
 /// As [`text()`], where it depends on the place which keys count: `keys` gets the offset of each key that is found.
-pub(crate) fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
+pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
     let found = find(text, keys, 0);
     if found.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(marked(text, &found)) }
 }
 
 /// [`text()`] of a text that is no longer needed as it was.
-pub(crate) fn owned(text: String, keys: Keys) -> String {
+pub fn owned(text: String, keys: Keys) -> String {
     match self::text(&text, keys) {
         Cow::Borrowed(_) => text,
         Cow::Owned(redacted) => redacted,
@@ -42,7 +43,7 @@ pub(crate) fn owned(text: String, keys: Keys) -> String {
 }
 
 /// A JSON value with every text in it redacted, and the whole of a value whose key says that it is secret.
-pub(crate) fn json(value: Value, keys: Keys) -> Value {
+pub fn json(value: Value, keys: Keys) -> Value {
     match value {
         Value::String(text) => Value::String(owned(text, keys)),
         Value::Array(items) => Value::Array(items.into_iter().map(|item| json(item, keys)).collect()),
@@ -79,7 +80,7 @@ fn secret_field(kind: keys::Kind, value: Value, keys: Keys) -> Value {
 }
 
 /// A part of an answer, redacted: its text, its link, its meta. Bytes stay, unless they are text.
-pub(crate) fn content(part: Content, keys: Keys) -> Content {
+pub fn content(part: Content, keys: Keys) -> Content {
     let body = match part.body {
         Body::Text(text) => Body::Text(owned(text, keys)),
         Body::Link(uri) => Body::Link(owned(uri, keys)),
@@ -97,7 +98,7 @@ fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
 }
 
 /// The same for the texts of several parts, where a secret may begin in one and end in a later one: its mark stands where it begins.
-pub(crate) fn across(texts: &mut [&mut String]) {
+pub fn across(texts: &mut [&mut String]) {
     if texts.len() < 2 {
         return;
     }

@@ -1,0 +1,117 @@
+//! `read_overflow`: the rest of an answer that was too long.
+
+use std::io;
+use std::sync::Arc;
+
+use berth_contract::{Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Id, Overflow};
+
+/// The tool's name.
+pub(crate) const READ_OVERFLOW: &str = "read_overflow";
+
+/// Characters that are shown where nobody says.
+const DEFAULT_LIMIT: usize = 20_000;
+
+const DESCRIPTION: &str = "\
+    Shows a part of an answer that was too long to be shown whole: such an answer names the id to use and the offset to go on from. The last \
+    line says how much there is. Only answers of this session can be read, and only for some days. Fails where nothing is kept under the id.";
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The id that the answer names.
+    id: String,
+    /// The first character to show, counted from 0. Default: 0.
+    offset: Option<u64>,
+    /// How many characters to show. Default: 20000, and no more than an answer may have.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+/// For programs, beside the text.
+#[derive(Serialize)]
+struct Shown {
+    /// The first character shown.
+    start: u64,
+    /// The first one that isn't any more.
+    end: u64,
+    /// How many were kept.
+    total: u64,
+}
+
+/// Offers the tool.
+pub(crate) struct Reader {
+    kept: Arc<Overflow>,
+    /// Characters of an answer.
+    threshold: usize,
+    tool: Arc<Definition>,
+}
+
+impl Reader {
+    pub(crate) fn new(kept: Arc<Overflow>, threshold: usize) -> Self {
+        let schema = schemars::schema_for!(Arguments).to_value();
+        let annotations = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false, cacheable: false };
+        let title = Some("Read the rest of a long answer".to_owned());
+        let tool = Arc::new(Definition { title, annotations, ..Definition::new(READ_OVERFLOW, DESCRIPTION, schema) });
+        Self { kept, threshold, tool }
+    }
+
+    fn read(&self, call: &Call) -> Outcome {
+        let arguments =
+            Arguments::deserialize(&*call.arguments).map_err(|error| Failure::new(Category::InvalidParameters, error.to_string()))?;
+        let unknown = || {
+            let message = format!("nothing is kept under the id {:?} in this session", berth_contract::text::cut(&arguments.id, 64));
+            Failure::new(Category::PermanentFailure, message)
+                .with_code("not-found")
+                .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
+        };
+        let id = Id::parse(&arguments.id).ok_or_else(unknown)?;
+        let text = self.kept.read(&call.session, &id).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => unknown(),
+            _ => Failure::new(Category::PermanentFailure, format!("what was kept can't be read: {error}")).with_code("host"),
+        })?;
+        let number = |number: Option<u64>, default: usize| number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX));
+        let offset = number(arguments.offset, 0);
+        // The line at the end counts as well, and an answer of this tool is never cut.
+        let most = self.threshold.saturating_sub(200).max(1);
+        let limit = number(arguments.limit, DEFAULT_LIMIT).min(most);
+        let total = text.chars().count();
+        let start = byte_of(&text, offset);
+        let shown = &text[start..start + byte_of(&text[start..], limit)];
+        let end = offset.min(total) + shown.chars().count();
+        let mut answer = shown.to_owned();
+        if !answer.is_empty() && !answer.ends_with('\n') {
+            answer.push('\n');
+        }
+        answer.push_str(&match (offset < total, end < total) {
+            (false, _) => format!("[Nothing at character {offset}: there are {total}.]\n"),
+            (true, false) => format!("[Characters {offset}-{end} of {total}. This is the end.]\n"),
+            (true, true) => format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n"),
+        });
+        let shown = Shown { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
+        Ok(Output { structured: serde_json::to_value(shown).ok(), ..Output::text(answer) })
+    }
+}
+
+/// Where a text's character with that number begins.
+pub(crate) fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
+}
+
+impl Provider for Reader {
+    fn name(&self) -> &str {
+        "overflow"
+    }
+
+    fn tools(&self) -> Vec<Arc<Definition>> {
+        vec![Arc::clone(&self.tool)]
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
+        let reader = Self { kept: Arc::clone(&self.kept), threshold: self.threshold, tool: Arc::clone(&self.tool) };
+        Box::pin(crate::shape::blocking(move || reader.read(&call)))
+    }
+}

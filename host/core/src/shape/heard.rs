@@ -1,0 +1,45 @@
+//! What a call tells while it runs, without secrets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use berth_contract::{Body, Content, Events, Progress};
+use berth_policy::redact;
+
+use super::sources::Source;
+
+/// Bytes of what was emitted that are remembered, so that a secret is found which ends in a later part.
+const REMEMBERED: usize = 1024;
+
+/// Passes on what it hears, redacted. Of a secret that comes in pieces, the pieces that came before it was one have left already; the rest
+/// does not follow.
+pub(super) struct Redacting {
+    events: Arc<dyn Events>,
+    source: Source,
+    /// The end of the text that was emitted.
+    before: Mutex<String>,
+}
+
+impl Redacting {
+    pub(super) fn new(events: Arc<dyn Events>, source: Source) -> Self {
+        Self { events, source, before: Mutex::default() }
+    }
+}
+
+impl Events for Redacting {
+    fn progress(&self, progress: Progress) {
+        let message = redact::owned(progress.message, self.source.keys());
+        self.events.progress(Progress { message, ..progress });
+    }
+
+    fn emitted(&self, part: &Content) {
+        let mut redacted = self.source.part(part.clone());
+        if let (Body::Text(text), Body::Text(raw)) = (&mut redacted.body, &part.body) {
+            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+            redact::across(&mut [&mut before.clone(), text]);
+            before.push_str(raw);
+            let from = before.ceil_char_boundary(before.len().saturating_sub(REMEMBERED));
+            before.drain(..from);
+        }
+        self.events.emitted(&redacted);
+    }
+}

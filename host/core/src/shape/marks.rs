@@ -1,0 +1,59 @@
+//! Arguments that hold the mark of a secret which was taken out: writing them back would destroy the secret.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+
+use berth_contract::{Body, Category, Failure};
+use berth_policy::redact::first_mark;
+use berth_system::files::{FileView, OpenOptions};
+use serde_json::Value;
+
+use crate::facts::Facts;
+
+/// Bytes of a file that are searched for a mark.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Refuses a call whose arguments hold a mark, unless what it acts on holds that mark already: then it is text like any other there.
+///
+/// # Errors
+///
+/// [`Category::InvalidParameters`], with the mark.
+pub(super) fn check(facts: &Facts) -> Result<(), Failure> {
+    let attached = facts.attachments.iter().find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
+    let Some(mark) = in_value(&facts.arguments).or(attached) else { return Ok(()) };
+    if holds(facts, mark) {
+        return Ok(());
+    }
+    let message = format!(
+        "the arguments hold {mark}, which stands where a secret was taken out of an answer; the tool would get the mark, and the secret \
+         would be lost"
+    );
+    let suggestion = "Leave that text as it is: change what is around it, or have a person make this change. Who runs Berth can exempt a tool: \
+                      `exempt` in [tools.redaction].";
+    Err(Failure::new(Category::InvalidParameters, message).with_code("redacted").with_suggestion(suggestion))
+}
+
+fn in_value(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => first_mark(text),
+        Value::Array(items) => items.iter().find_map(in_value),
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| first_mark(key).or_else(|| in_value(value))),
+        _ => None,
+    }
+}
+
+/// Whether a file that the call acts on holds the mark.
+fn holds(facts: &Facts, mark: &str) -> bool {
+    let Some(grants) = facts.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone()) else { return false };
+    let view = FileView::new(Arc::clone(&grants), true);
+    let paths = facts.subjects.iter().filter(|subject| subject.kind.is_path());
+    paths.take(8).any(|subject| {
+        let how = OpenOptions { read: true, ..OpenOptions::default() };
+        let Ok(opened) = view.open(subject.text.as_ref(), how) else { return false };
+        let mut bytes = Vec::new();
+        // A directory is opened too, and can't be read.
+        let read = File::from(opened.handle).take(MAX_FILE).read_to_end(&mut bytes);
+        read.is_ok() && String::from_utf8_lossy(&bytes).contains(mark)
+    })
+}
