@@ -102,8 +102,11 @@ fn calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Ways in which the folder can change. Each leaves it so that it can be applied again.
-const CHANGES: &[(&str, fn(&Path))] = &[
+/// A way in which the folder can change, and what it is.
+type Change = (&'static str, fn(&Path));
+
+/// Ways in which it can. Each leaves it so that it can be applied again.
+const CHANGES: &[Change] = &[
     ("other contents of the same size", |at| flip(&at.join("src/a.rs"))),
     ("other contents of the same size, with the old time", |at| {
         let before = fs::metadata(at.join("src/a.rs")).and_then(|file| file.modified()).expect("it has a time");
@@ -118,8 +121,8 @@ const CHANGES: &[(&str, fn(&Path))] = &[
     }),
     ("a new file", |at| fs::write(at.join(format!("src/{}.rs", fresh())), "a new needle\n").expect("a file is written")),
     ("a file less", |at| {
-        let newest = fs::read_dir(at.join("src")).expect("it is there").flatten().map(|entry| entry.path());
-        if let Some(file) = newest.filter(|path| path.is_file() && !path.ends_with("a.rs")).next() {
+        let mut entries = fs::read_dir(at.join("src")).expect("it is there").flatten().map(|entry| entry.path());
+        if let Some(file) = entries.find(|path| path.is_file() && !path.ends_with("a.rs")) {
             fs::remove_file(file).expect("it is removed");
         }
     }),
@@ -143,13 +146,13 @@ const CHANGES: &[(&str, fn(&Path))] = &[
     }),
     ("an ignore file comes", |at| fs::write(at.join(".ignore"), format!("deep\n# {}\n", fresh())).expect("a file is written")),
     ("an ignore file says something else", |at| {
-        fs::write(at.join(".ignore"), format!("c.md\n# {}\n", fresh())).expect("a file is written")
+        fs::write(at.join(".ignore"), format!("c.md\n# {}\n", fresh())).expect("a file is written");
     }),
     ("an ignore file goes", |at| {
         let _ = fs::remove_file(at.join(".ignore"));
     }),
     ("an ignore file in a folder", |at| {
-        fs::write(at.join("docs/.gitignore"), format!("*.md\n# {}\n", fresh())).expect("a file is written")
+        fs::write(at.join("docs/.gitignore"), format!("*.md\n# {}\n", fresh())).expect("a file is written");
     }),
     ("a repository begins", |at| fs::create_dir_all(at.join(".git/info")).expect("a folder is made")),
     ("a repository excludes", |at| {

@@ -1,5 +1,6 @@
 //! The journey of a call, top to bottom, the same for every front end and every provider.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +14,6 @@ use crate::audit::Audit;
 use crate::catalogue::{Catalogue, Tool};
 use crate::facts::Facts;
 use crate::host::{Answer, Host, Request, Step};
-use crate::retry::Again;
 use crate::{subjects, validate, waiting};
 
 impl Host {
@@ -111,9 +111,8 @@ impl Host {
         let outcome = loop {
             facts.attempts += 1;
             let outcome = tool.provider.call(facts.call(&tool, time, heard.attempt(), &rest.cancel)).await;
-            match self.retry.wait(facts, outcome, &rest.cancel).await {
-                Again::Yes => {}
-                Again::No(outcome) => break outcome,
+            if let ControlFlow::Break(outcome) = self.retry.wait(facts, outcome, &rest.cancel).await {
+                break outcome;
             }
         };
         let time = steps.done("run");

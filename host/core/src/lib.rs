@@ -116,6 +116,13 @@
 //! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
 //! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then | tells the model |
 //!
+//! [`Failure::feedback`] puts a failure into the one form in which a model should be told of it. What another side is to blame for, the host
+//! has tried again already, where that is safe: `[tools.retry]` says how often.
+//!
+//! A call that only reads may be answered by an earlier run, where nothing has changed that the answer was made of: [`Answer::cached`] says so,
+//! and [`Session::forget_answers`] ends it. An agent that goes round in circles is noticed by [`Repetition`], which a program that runs one
+//! asks about each call; the host itself doesn't.
+//!
 //! A [`Denial`] is complete: what was to be done, the rule, where it stands, and the line that would change it. Only a person can change a
 //! rule, so show it to one.
 //!

@@ -69,12 +69,11 @@ impl Results {
         let began = Instant::now();
         let still = self.is_still(&tool, &entry).await;
         let took = began.elapsed();
-        let work = entry.sights.work() as u64;
-        if work > 0 {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(measured) = nanos.checked_div(entry.sights.work() as u64) {
             let mean = self.each.load(Ordering::Relaxed);
             // A thread that had to wait for its turn says little.
-            let measured = (u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / work).min(4 * mean);
-            self.each.store(mean - mean / 8 + measured / 8, Ordering::Relaxed);
+            self.each.store(mean - mean / 8 + measured.min(4 * mean) / 8, Ordering::Relaxed);
         }
         // One that costs as much to check as to make anew is not worth its place either.
         if !still || (took + FIXED) * WORTH > entry.run {

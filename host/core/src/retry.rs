@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,30 +15,25 @@ use crate::facts::Facts;
 #[derive(Clone, Debug)]
 pub(crate) struct Retry(pub(crate) Backoff);
 
-/// What becomes of a call that was run.
-#[derive(Debug)]
-pub(crate) enum Again {
-    /// It is run again, now.
-    Yes,
-    /// That is what it came to.
-    No(Outcome),
-}
-
 impl Retry {
-    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that takes, or until it is cancelled.
-    pub(crate) async fn wait(&self, facts: &Facts, outcome: Outcome, cancel: &CancellationToken) -> Again {
-        let Err(failure) = &outcome else { return Again::No(outcome) };
+    /// Decides whether a call that came to `outcome` is run again, and waits for as long as that takes, or until it is cancelled. Breaks with
+    /// what the call came to.
+    pub(crate) async fn wait(&self, facts: &Facts, outcome: Outcome, cancel: &CancellationToken) -> ControlFlow<Outcome> {
+        let Err(failure) = &outcome else { return ControlFlow::Break(outcome) };
         let retried = facts.attempts.saturating_sub(1);
         if !is_safe(facts) || !helps(failure) {
-            return Again::No(outcome);
+            return ControlFlow::Break(outcome);
         }
-        let Some(wait) = self.0.wait(retried, facts.ran.elapsed(), failure.retry_after, random()) else { return Again::No(outcome) };
+        let Some(wait) = self.0.wait(retried, facts.ran.elapsed(), failure.retry_after, random()) else {
+            return ControlFlow::Break(outcome);
+        };
         tracing::debug!(call = %facts.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), facts.attempts);
         match tokio::time::timeout(wait, cancel.cancelled()).await {
-            Err(_) => Again::Yes,
-            Ok(()) => {
-                Again::No(Err(Failure { content: failure.content.clone(), ..Failure::new(Category::Cancelled, "the call was cancelled") }))
-            }
+            Err(_) => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(Err(Failure {
+                content: failure.content.clone(),
+                ..Failure::new(Category::Cancelled, "the call was cancelled")
+            })),
         }
     }
 

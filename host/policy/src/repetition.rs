@@ -202,7 +202,7 @@ impl Repetition {
     fn pairs(&self, call: u64) -> usize {
         let Some(other) = self.calls.front().map(|made| made.call).filter(|other| *other != call) else { return 0 };
         let in_turn = self.calls.iter().zip([other, call].into_iter().cycle());
-        (1 + in_turn.take_while(|(made, expected)| made.call == *expected).count()) / 2
+        in_turn.take_while(|(made, expected)| made.call == *expected).count().div_ceil(2)
     }
 
     /// How often the tool has come to the result that it came to last, this time included, with at least two different arguments.
