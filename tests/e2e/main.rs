@@ -31,6 +31,7 @@ mod races;
 mod ready;
 mod reload;
 mod retry;
+mod secrets;
 mod tools;
 mod transfers;
 mod trust;

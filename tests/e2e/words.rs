@@ -63,6 +63,22 @@ attacks! {
         assert!(!json.contains("\\u001b"), "{json}");
     }
 
+    async fn answer_in_pieces() {
+        let scene = Scene::new().await;
+        let token = format!("gh{}_{}", 'p', "Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8");
+        for size in [1, 13, 30] {
+            let arguments = json!({ "text": format!("it is {token}, he said"), "count": size });
+            let (answer, heard) = scene.attack_heard("answer_in_pieces", arguments).await;
+            let output = answer.outcome.expect("it may speak");
+            let text: String = output.content.iter().filter_map(|part| part.as_text()).collect();
+            assert_eq!(text, "it is [REDACTED:github-token ghp_…], he said");
+            let parts = heard.parts.lock().expect("nobody panicked");
+            let heard: String = parts.iter().filter_map(|part| part.as_text()).collect();
+            // The pieces that left before it was known for a secret are not the whole of it.
+            assert!(!heard.contains(&token) && heard.contains("it is "), "{heard}");
+        }
+    }
+
     async fn answer_with_broken_json() {
         let scene = Scene::new().await;
         failure(&scene.attack("answer_with_broken_json", json!({})).await, Category::PermanentFailure, Some("bad_answer"));

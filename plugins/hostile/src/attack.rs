@@ -76,6 +76,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack("claim_a_category", "Fails with a category that is the host's to say.", words::claim_a_category),
     attack("speak_in_control_characters", "Puts `text` everywhere where text goes.", words::speak_in_control_characters),
     attack("fail_in_control_characters", "Puts `text` everywhere where a failure has text.", words::fail_in_control_characters),
+    attack("answer_in_pieces", "Emits `text` in pieces of `count` bytes, and answers with them.", words::answer_in_pieces),
     attack("answer_with_broken_json", "Answers with what is no JSON.", words::answer_with_broken_json),
     attack("answer_with_deep_json", "Answers with JSON that is nested `count` deep.", words::answer_with_deep_json),
     attack("pass_invalid_utf8", "Passes what is no UTF-8 where a string belongs.", words::pass_invalid_utf8),
