@@ -216,7 +216,7 @@ fn a_yes_skips_the_asking_and_nothing_else() {
             fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
                 let settings = vec!["tools.autonomy=read-only".to_owned()];
                 let loaded = config::load(&self.1, &Inputs { settings, ..Inputs::default() }).expect("it is valid");
-                self.0.reload_rules(&loaded);
+                self.0.reload_rules(&loaded).expect("the rules are right");
                 Box::pin(async { Reply::Yes { scope: Scope::Once, by: "a test".to_owned() } })
             }
         }

@@ -136,7 +136,7 @@ impl HostBuilder {
         let home = policies.folders.home.clone();
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
-        let governor = Governor::new(Rules::of(&policies.config));
+        let governor = Governor::new(Rules::of(&policies.config)?);
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
         let tools = &policies.config.config.tools;
@@ -161,6 +161,7 @@ impl HostBuilder {
         for path in &self.plugin_files {
             plugins.add_given(path).await?;
         }
+        plugins.tell_of_unknown_tools();
         let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,

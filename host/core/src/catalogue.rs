@@ -17,13 +17,16 @@ const SIMILAR: f64 = 0.75;
 /// A tool that can be called.
 pub(crate) struct Tool {
     pub(crate) definition: Arc<Definition>,
+    /// How it behaves, as far as that is believed. That it only reads is, since it is enforced; what else relaxes something (that nothing is
+    /// destroyed, say) only of tools that are part of the program or were approved.
+    pub(crate) annotations: Annotations,
+    /// Whether it is believed in what it says of itself.
+    pub(crate) believed: bool,
     pub(crate) provider: Arc<dyn Provider>,
     /// The plugin behind the provider, where it is one.
     pub(crate) plugin: Option<Plugin>,
     /// What is counted of the plugin's calls.
     pub(crate) tally: Arc<Tally>,
-    /// Whether somebody has looked at what it says of itself: it is part of the program, or this version of it was approved.
-    approved: bool,
     /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is refused, a built-in one at its first call,
     /// since a process that makes one call would wait for all of them.
     validator: OnceLock<Validator>,
@@ -32,13 +35,13 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// The tools of a plugin, ready to be called. `approved`: somebody has looked at what it says of itself.
+    /// The tools of a plugin, ready to be called. `seen`: a person has approved what it says of itself, or it is part of the program.
     ///
     /// # Errors
     ///
     /// Where a schema is none.
-    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, approved: bool) -> Result<Vec<Arc<Self>>, HostError> {
-        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, approved)
+    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
+        Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, seen)
     }
 
     /// The tools of a provider that is no plugin.
@@ -50,12 +53,20 @@ impl Tool {
         Self::all(provider, None, &Arc::default(), true)
     }
 
-    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>, approved: bool) -> Result<Vec<Arc<Self>>, HostError> {
+    fn all(provider: &Arc<dyn Provider>, plugin: Option<&Plugin>, tally: &Arc<Tally>, believed: bool) -> Result<Vec<Arc<Self>>, HostError> {
         let known = plugin.is_some_and(|plugin| plugin.info().origin == Origin::BuiltIn);
         let tool = |definition: Arc<Definition>| {
             let weight = berth_runtime::schema_weight(&definition.input_schema);
             let (provider, plugin, tally) = (Arc::clone(provider), plugin.cloned(), Arc::clone(tally));
-            let tool = Self { definition, provider, plugin, tally, approved, validator: OnceLock::new(), weight };
+            let said = definition.annotations;
+            let annotations = Annotations {
+                read_only: said.read_only,
+                destructive: said.destructive || !believed,
+                idempotent: said.idempotent && believed,
+                open_world: said.open_world || !believed,
+                cacheable: said.cacheable && believed,
+            };
+            let tool = Self { definition, annotations, believed, provider, plugin, tally, validator: OnceLock::new(), weight };
             if !known {
                 tool.compiled().map_err(|reason| HostError::Load { plugin: tool.provider.name().to_owned(), reason })?;
             }
@@ -67,12 +78,6 @@ impl Tool {
     /// Whether it is part of the program, and no stranger's plugin.
     pub(crate) fn is_built_in(&self) -> bool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
-    }
-
-    /// How it behaves, as far as that is believed: what nobody has approved counts where it makes calls stricter, and where it is enforced.
-    pub(crate) fn believed(&self) -> Annotations {
-        let claimed = self.definition.annotations;
-        if self.approved { claimed } else { Annotations { idempotent: false, cacheable: false, ..claimed } }
     }
 
     /// What checks the arguments of a call.
@@ -123,6 +128,11 @@ impl Catalogue {
 
     pub(crate) fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
+    }
+
+    /// Whether a tool has that name or alias.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.names.contains_key(name)
     }
 
     pub(crate) fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {

@@ -57,9 +57,11 @@ impl Facts {
         let tool = self.tool.as_deref()?;
         Some(Action {
             tool: &tool.definition.name,
+            aliases: &tool.definition.aliases,
             provider: tool.provider.name(),
             built_in: tool.is_built_in(),
-            annotations: tool.definition.annotations,
+            annotations: tool.annotations,
+            subjects_believed: tool.believed,
             subjects: &self.subjects,
             arguments: &self.arguments,
             trust: self.trust,
@@ -70,6 +72,6 @@ impl Facts {
 
     /// Whether the call can change something, or reach somebody.
     pub(crate) fn acts(&self) -> bool {
-        self.tool.as_ref().is_some_and(|tool| !tool.definition.annotations.read_only)
+        self.tool.as_ref().is_some_and(|tool| !tool.annotations.read_only)
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, Switches};
 
+use crate::catalogue::Tool;
 use crate::config::Loaded;
 use crate::counting::{Counting, Refused, Taken};
 use crate::facts::Facts;
@@ -24,8 +26,25 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn of(config: &Loaded) -> Self {
-        Self { policy: config.policy(), switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) }
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for a rule that can't be used.
+    pub(crate) fn of(config: &Loaded) -> Result<Self, HostError> {
+        let policy = config.policy()?;
+        Ok(Self { policy, switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) })
+    }
+
+    /// Whether every call of a tool would be denied, whatever it is called with.
+    pub(crate) fn hide(&self, tool: &Tool) -> bool {
+        let Definition { name, aliases, .. } = &*tool.definition;
+        let annotations = tool.annotations;
+        self.policy.denies_all(&berth_policy::Definition {
+            name,
+            aliases,
+            provider: tool.provider.name(),
+            acts: !annotations.read_only,
+            harmless: annotations.read_only && !annotations.open_world,
+        })
     }
 }
 
@@ -46,6 +65,11 @@ impl Governor {
             Some(action) => self.rules().policy.decide(&action, confirmed),
             None => berth_policy::undecided(),
         }
+    }
+
+    /// Whether one of the commands that a call would run is on the blocklist: decided before anything else is, its paths too.
+    pub(crate) fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
+        self.rules().policy.blocked(commands)
     }
 
     /// Counts a call that is about to run against its session's quota and rate. It runs only if both have room.

@@ -144,7 +144,7 @@ impl Host {
     }
 
     /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them,
-    /// nor is what the configuration switches off.
+    /// nor is what the configuration switches off, nor are tools of which the rules deny every call; who calls one gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         waiting::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
@@ -178,9 +178,14 @@ impl Host {
     /// that call; one that waits for a person is decided on once more when the answer comes.
     ///
     /// What plugins are granted, their limits, and which there are stays as it was built.
-    pub fn reload_rules(&self, config: &crate::config::Loaded) {
-        self.governor.exchange(Rules::of(config));
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`](crate::HostError::Config) for a rule that can't be used. The old rules hold on then.
+    pub fn reload_rules(&self, config: &crate::config::Loaded) -> Result<(), berth_contract::HostError> {
+        self.governor.exchange(Rules::of(config)?);
         self.asking.exchange(config.clone());
+        Ok(())
     }
 
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say

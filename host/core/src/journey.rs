@@ -86,8 +86,17 @@ impl Host {
         validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
         steps.done("validate");
 
+        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &facts.arguments)) {
+            return Err(refused(facts, blocked));
+        }
         // Nobody else has them yet, so they are not copied.
-        facts.subjects = subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments))?;
+        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments)) {
+            Ok(acted_on) => facts.subjects = acted_on,
+            Err(failure) => {
+                facts.decision = failure.denial.as_ref().map(Decision::of_grants);
+                return Err(failure);
+            }
+        }
         self.shaping.check(facts)?;
         self.govern(facts, &catalogue, &rest, steps).await?;
 
@@ -141,12 +150,10 @@ impl Host {
             decision = self.decide(facts, catalogue, true);
             steps.done("approve");
         }
-        let refused = decision.verdict != Verdict::Allow;
-        let failure = refused.then(|| Failure::denied(decision.denial(format!("call {}", facts.asked))));
-        facts.decision = Some(decision);
-        if let Some(failure) = failure {
-            return Err(failure);
+        if decision.verdict != Verdict::Allow {
+            return Err(refused(facts, decision));
         }
+        facts.decision = Some(decision);
         match self.governor.count(facts) {
             Ok(place) => facts.place = place,
             Err(refused) => {
@@ -164,6 +171,13 @@ impl Host {
             Verdict::Allow | Verdict::Ask => waiting::waits(&self.governor.rules(), catalogue, facts).unwrap_or(decision),
         }
     }
+}
+
+/// The refusal that a decision comes to.
+fn refused(facts: &mut Facts, decision: Decision) -> Failure {
+    let failure = Failure::denied(decision.denial(format!("call {}", facts.asked)));
+    facts.decision = Some(decision);
+    failure
 }
 
 /// A call on its way. Where its future is dropped, since nobody waits any more, that is recorded.

@@ -60,7 +60,7 @@ impl Results {
         let bounds = self.bounds?;
         let tool = Arc::clone(facts.tool.as_ref()?);
         let answers = facts.session.answers()?;
-        let believed = tool.believed();
+        let believed = tool.annotations;
         if !believed.read_only || !believed.cacheable || !facts.attachments.is_empty() {
             return None;
         }

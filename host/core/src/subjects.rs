@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use berth_contract::{Category, Failure, Subject, SubjectKind};
 use berth_policy::ActedOn;
 use berth_runtime::Plugin;
-use berth_system::files::{FileError, FileView, LastLink};
+use berth_system::files::{FileError, FileView, LastLink, real_or_given};
 use serde_json::Value;
 
 use crate::catalogue::Tool;
@@ -19,33 +19,70 @@ const MAX_PATH: usize = 4096;
 /// Subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Returns everything that the call acts on.
+/// The commands that a call would run.
+pub(crate) fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
+    let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
+    subjects
+        .filter_map(|subject| arguments.pointer(&subject.pointer))
+        .flat_map(|value| match value {
+            Value::Array(items) => items.as_slice(),
+            value => std::slice::from_ref(value),
+        })
+        .filter_map(Value::as_str)
+}
+
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Returns everything that the call acts on:
+/// paths as they really are. A path that is left out is the working directory.
 pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value) -> Result<Vec<ActedOn>, Failure> {
     let mut acted_on = Vec::new();
     for subject in &tool.definition.subjects {
-        let texts: Vec<&mut String> = match arguments.pointer_mut(&subject.pointer) {
-            Some(Value::String(text)) => vec![text],
+        // Only plugins have directories; other providers' paths are on their own side.
+        let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
+        let mut add = |text: String| acted_on.push(ActedOn { kind: subject.kind, access: subject.access, text });
+        let mut take = |text: &mut String| {
+            match plugin {
+                Some(plugin) => {
+                    let located = located(tool, plugin, home, subject, text)?;
+                    *text = located.given;
+                    add(located.real);
+                }
+                None => add(text.clone()),
+            }
+            Ok::<(), Failure>(())
+        };
+        match arguments.pointer_mut(&subject.pointer) {
+            Some(Value::String(text)) => take(text)?,
             Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
                 let message = format!("{} of them at once are too many; at most {MAX_SUBJECTS} are taken", items.len());
                 return Err(Failure::new(Category::InvalidParameters, format!("{}: {message}", subject.pointer)));
             }
             Some(Value::Array(items)) => {
-                items.iter_mut().filter_map(|item| if let Value::String(text) = item { Some(text) } else { None }).collect()
+                for item in items {
+                    if let Value::String(text) = item {
+                        take(text)?;
+                    }
+                }
             }
-            _ => Vec::new(),
-        };
-        for text in texts {
-            // Only plugins have directories; other providers' paths are on their own side.
-            if let Some(plugin) = tool.plugin.as_ref().filter(|_| subject.kind.is_path()) {
-                *text = located(tool, plugin, home, subject, text)?;
+            None | Some(Value::Null) => {
+                if let Some(directory) = plugin.and_then(|plugin| plugin.policy().directory()).and_then(Path::to_str) {
+                    add(directory.to_owned());
+                }
             }
-            acted_on.push(ActedOn { kind: subject.kind, access: subject.access, text: text.clone() });
+            Some(_) => {}
         }
     }
     Ok(acted_on)
 }
 
-fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<String, Failure> {
+/// A path that a tool may have.
+struct Located {
+    /// As the tool gets it.
+    given: String,
+    /// Where it really leads.
+    real: String,
+}
+
+fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<Located, Failure> {
     if path.len() > MAX_PATH {
         let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
         return Err(Failure::new(Category::InvalidParameters, message));
@@ -58,11 +95,13 @@ fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject,
     let read_only = policy.read_only || tool.definition.annotations.read_only;
     let view = FileView::new(std::sync::Arc::clone(grants), read_only);
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
         // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
-        Ok(path) => Ok(path.to_string_lossy().into_owned()),
+        Ok(located) => Ok(Located { given: text(&located.given), real: text(&located.real) }),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial)),
-        Err(FileError::Errno(_)) => Ok(absolute.to_string_lossy().into_owned()),
+        // Too long for the kernel, once it was made absolute.
+        Err(FileError::Errno(_)) => Ok(Located { given: text(&absolute), real: text(&real_or_given(&absolute)) }),
     }
 }
 

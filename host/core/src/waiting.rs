@@ -44,9 +44,9 @@ impl Host {
     }
 }
 
-/// The tools that are switched on.
+/// The tools that are switched on and of which the rules don't deny every call.
 pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition>> {
-    let on = catalogue.tools().iter().filter(|tool| rules.switches.off(tool.provider.name()).is_none());
+    let on = catalogue.tools().iter().filter(|tool| rules.switches.off(tool.provider.name()).is_none() && !rules.hide(tool));
     on.map(|tool| Arc::clone(&tool.definition)).collect()
 }
 

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub struct Action<'a> {
     /// The tool's full name.
     pub tool: &'a str,
+    /// Its other names.
+    pub aliases: &'a [String],
     /// The plugin or provider that offers it.
     pub provider: &'a str,
     /// Whether the tool is part of the program, and no plugin of a stranger's.
@@ -17,9 +19,11 @@ pub struct Action<'a> {
     pub annotations: Annotations,
     /// What the call acts on, paths in the form that they really have.
     pub subjects: &'a [ActedOn],
+    /// Whether the tool is believed in what it acts on. Otherwise rules look at the whole call as well.
+    pub subjects_believed: bool,
     /// The arguments, an object; its paths are absolute.
     pub arguments: &'a Value,
-    /// How far what asks for the call is trusted, the least of plugin and call.
+    /// How far what asks for the call is trusted. What the plugin is trusted less counts too.
     pub trust: Trust,
     /// In which part of an agent's work it is asked for.
     pub phase: Option<Phase>,
@@ -31,6 +35,11 @@ impl Action<'_> {
     /// Whether it can change something, or reach somebody.
     pub fn acts(&self) -> bool {
         !self.annotations.read_only
+    }
+
+    /// Whether it neither acts nor reaches the world.
+    pub fn is_harmless(&self) -> bool {
+        self.annotations.read_only && !self.annotations.open_world
     }
 }
 

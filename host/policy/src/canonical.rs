@@ -1,55 +1,54 @@
-//! JSON in one form, so that what means the same has the same digest.
+//! JSON in one form, so that what means the same is the same text.
+
+use std::fmt::Write;
 
 use serde_json::Value;
 
-/// `value` as bytes: the same for values that are equal, whatever order their keys stand in, and different for all others.
-///
-/// Every value begins with its type, and every text and list with its length, so that no two can run into each other. A whole number and a
-/// fraction differ, as they do in JSON text.
-pub fn canonical(value: &Value) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64);
-    put(value, &mut bytes);
-    bytes
+/// `value` as JSON text without spaces, the keys of every object in the order of their bytes: the same for values that are equal, whatever
+/// order their keys stand in, and different for all others. A whole number and a fraction differ.
+pub fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
 }
 
-fn put(value: &Value, bytes: &mut Vec<u8>) {
+fn write(value: &Value, text: &mut String) {
     match value {
-        Value::Null => bytes.push(b'n'),
-        Value::Bool(false) => bytes.push(b'f'),
-        Value::Bool(true) => bytes.push(b't'),
-        Value::Number(number) => put_text(b'#', &number.to_string(), bytes),
-        Value::String(text) => put_text(b'"', text, bytes),
-        Value::Array(items) => {
-            put_length(b'[', items.len(), bytes);
-            items.iter().for_each(|item| put(item, bytes));
-        }
         Value::Object(fields) => {
-            put_length(b'{', fields.len(), bytes);
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
-            for (key, value) in fields {
-                put_text(b'"', key, bytes);
-                put(value, bytes);
+            text.push('{');
+            for (index, (key, value)) in fields.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                // Writing into a `String` does not fail.
+                let _ = write!(text, "{}:", serde_json::json!(key));
+                write(value, text);
             }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write(item, text);
+            }
+            text.push(']');
+        }
+        plain => {
+            let _ = write!(text, "{plain}");
         }
     }
-}
-
-fn put_text(kind: u8, text: &str, bytes: &mut Vec<u8>) {
-    put_length(kind, text.len(), bytes);
-    bytes.extend_from_slice(text.as_bytes());
-}
-
-fn put_length(kind: u8, length: usize, bytes: &mut Vec<u8>) {
-    bytes.push(kind);
-    bytes.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Vec<u8> {
+    fn of(text: &str) -> String {
         canonical(&serde_json::from_str(text).expect("it is JSON"))
     }
 

@@ -97,6 +97,18 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// What the grants of a plugin refuse, which is decided where paths are resolved.
+    pub fn of_grants(denial: &Denial) -> Self {
+        let text = |text: &str| Cow::Owned(text.to_owned());
+        Self {
+            verdict: Verdict::Deny,
+            gate: Gate::Grants,
+            rule: text(&denial.rule),
+            place: text(&denial.place),
+            remedy: text(&denial.remedy),
+        }
+    }
+
     /// The decision as a refusal of `action`: what was to be done to what.
     pub fn denial(&self, action: impl Into<String>) -> Denial {
         Denial {

@@ -56,6 +56,19 @@ impl PathGlobs {
     ///
     /// The first pattern that is no glob, with the engine's explanation.
     pub fn new(patterns: Vec<(String, String)>) -> Result<Self, String> {
+        Self::compile(patterns, false)
+    }
+
+    /// The same, where case doesn't matter.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn ignoring_case(patterns: Vec<(String, String)>) -> Result<Self, String> {
+        Self::compile(patterns, true)
+    }
+
+    fn compile(patterns: Vec<(String, String)>, ignoring_case: bool) -> Result<Self, String> {
         let (patterns, places): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
         let mut set = GlobSetBuilder::new();
         let mut origin = Vec::new();
@@ -72,6 +85,7 @@ impl PathGlobs {
             for glob in [anchored.clone(), format!("{anchored}/**")] {
                 let glob = GlobBuilder::new(&glob)
                     .literal_separator(true)
+                    .case_insensitive(ignoring_case)
                     .build()
                     .map_err(|error| format!("`{pattern}` is not a glob: {}", error.kind()))?;
                 set.add(glob);
@@ -85,6 +99,11 @@ impl PathGlobs {
     /// Whether there is no glob.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
+    }
+
+    /// Whether a path matches, or lies below one that does.
+    pub fn covers(&self, path: &Path) -> bool {
+        self.first_match(path).is_some()
     }
 
     fn first_match(&self, path: &Path) -> Option<usize> {

@@ -2,27 +2,34 @@
 
 pub mod files;
 pub mod redact;
+pub mod rules;
 
 mod action;
 mod autonomy;
 mod backoff;
 mod canonical;
+mod commands;
 mod counts;
 mod decision;
 mod dependencies;
+mod pattern;
 mod permissions;
 mod policy;
 mod repetition;
 mod switches;
+mod trust;
 
 pub use action::{ActedOn, Action, Phase, Trust};
 pub use autonomy::Autonomy;
 pub use backoff::Backoff;
 pub use canonical::canonical;
+pub use commands::{Blocklist, DEFAULT_BLOCKED};
 pub use counts::{Bounds, Counts, Place, Reached};
 pub use decision::{Decision, Gate, Verdict};
 pub use dependencies::{Dependencies, Needs};
-pub use permissions::literal;
-pub use policy::{GATES, Placed, Policy, undecided};
+pub use pattern::{MAX_PATTERN, Pattern, TextGlob, expression, literal};
+pub use permissions::{Permission, Permissions};
+pub use policy::{BUILT_IN_COMMANDS, Definition, GATES, Placed, Policy, undecided};
 pub use repetition::{Circle, Levels, Reaction, Repeated, Repetition, RepetitionLimits};
 pub use switches::Switches;
+pub use trust::Trusted;

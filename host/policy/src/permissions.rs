@@ -1,33 +1,197 @@
 //! `[tools.permissions.TOOL]`: what each tool may do without asking, only with a yes, or not at all.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use berth_contract::SubjectKind;
+
 use crate::action::Action;
+use crate::canonical::canonical;
+use crate::commands::Command;
+use crate::decision::{Decision, Gate, Verdict};
+use crate::pattern::{Pattern, literal};
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
 const MAX_SHOWN: usize = 256;
 
+/// One rule of a tool.
+#[derive(Clone, Debug)]
+pub struct Permission {
+    /// What it is about.
+    pub pattern: Pattern,
+    /// What becomes of that.
+    pub verdict: Verdict,
+    /// As it is written: `pattern = "src/**", action = "allow"`.
+    pub rule: String,
+    /// Where it stands.
+    pub place: String,
+}
+
+/// The rules of all tools.
+///
+/// The rules of one tool that come from one place are a list: the first that matches decides. Where there are several lists (the
+/// operator's, and that of a stranger's file), the most severe of their answers counts, so that no list undoes what another one denies.
+#[derive(Clone, Debug, Default)]
+pub struct Permissions {
+    tools: HashMap<String, Vec<Vec<Permission>>>,
+}
+
+/// What the rules say of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permitted<'p> {
+    pub(crate) permission: &'p Permission,
+    /// Whether a person has allowed exactly these commands: by rules without a wildcard.
+    pub(crate) exactly: bool,
+}
+
+impl Permissions {
+    /// Adds a list for the tool of a name or an alias. The first rule that matches decides.
+    pub fn add(&mut self, tool: impl Into<String>, list: Vec<Permission>) {
+        if !list.is_empty() {
+            self.tools.entry(tool.into()).or_default().push(list);
+        }
+    }
+
+    /// The names of tools that there are rules for.
+    pub fn tools(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    fn lists<'p, 'n>(&'p self, tool: &'n str, aliases: &'n [String]) -> impl Iterator<Item = &'p [Permission]> + use<'p, 'n> {
+        let names = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
+        names.filter_map(move |name| self.tools.get(name)).flatten().map(Vec::as_slice)
+    }
+
+    /// Whether there is a list for the tool that denies whatever it is called with.
+    pub(crate) fn denies_all(&self, tool: &str, aliases: &[String]) -> bool {
+        self.lists(tool, aliases).any(|list| {
+            let denials = list.iter().take_while(|permission| permission.verdict == Verdict::Deny);
+            denials.clone().any(|permission| permission.pattern.is_all())
+        })
+    }
+
+    /// What the rules say of a call; None where they say nothing of something that it acts on, and deny and ask for nothing else.
+    /// `commands`: its command subjects, looked into, in their order.
+    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Command]) -> Option<Permitted<'_>> {
+        if self.tools.is_empty() {
+            return None;
+        }
+        let lists: Vec<&[Permission]> = self.lists(action.tool, action.aliases).collect();
+        if lists.is_empty() {
+            return None;
+        }
+        let mut answer = Answer { lists, worst: None, silent: false, exactly: true };
+        let mut commands = commands.iter();
+        for subject in action.subjects {
+            match subject.kind {
+                SubjectKind::Path | SubjectKind::Name => answer.of(|pattern| pattern.matches_path(&subject.text)),
+                SubjectKind::Command => answer.of_command(&subject.text, commands.next()),
+                SubjectKind::Url | SubjectKind::Text => answer.of(|pattern| pattern.matches_text(&subject.text)),
+            }
+        }
+        if action.subjects.is_empty() || !action.subjects_believed {
+            let text = format!("{} {}", action.tool, canonical(action.arguments));
+            answer.of(|pattern| pattern.matches_text(&text));
+        }
+        let Answer { worst, silent, exactly, .. } = answer;
+        let permission = worst.filter(|worst| !silent || worst.verdict > Verdict::Allow)?;
+        Some(Permitted { permission, exactly: exactly && permission.verdict == Verdict::Allow })
+    }
+}
+
+/// Collects what the rules say of everything that a call acts on.
+struct Answer<'p> {
+    lists: Vec<&'p [Permission]>,
+    /// The most severe rule that matched, the first of those.
+    worst: Option<&'p Permission>,
+    /// Whether no rule matches something.
+    silent: bool,
+    exactly: bool,
+}
+
+impl<'p> Answer<'p> {
+    /// The most severe of the first rules that match in each list.
+    fn first(&self, matches: &impl Fn(&Pattern) -> bool) -> Option<&'p Permission> {
+        let of_each = self.lists.iter().filter_map(|list| list.iter().find(|permission| matches(&permission.pattern)));
+        of_each.fold(None, more_severe)
+    }
+
+    fn of(&mut self, matches: impl Fn(&Pattern) -> bool) {
+        let first = self.first(&matches);
+        self.silent |= first.is_none();
+        self.worst = first.into_iter().fold(self.worst, more_severe);
+    }
+
+    /// A command is allowed where all that it consists of is, or where the whole is by the letter.
+    fn of_command(&mut self, text: &str, command: Option<&Command>) {
+        let whole = self.first(&|pattern| pattern.matches_text(text));
+        match whole {
+            Some(permission) if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) => {
+                self.worst = more_severe(self.worst, permission);
+                return;
+            }
+            Some(permission) if permission.verdict > Verdict::Allow => self.worst = more_severe(self.worst, permission),
+            _ => {}
+        }
+        self.exactly = false;
+        match command.map(|command| command.texts.as_slice()) {
+            None | Some([]) => self.silent |= whole.is_none(),
+            Some(texts) => texts.iter().for_each(|text| self.of(|pattern| pattern.matches_text(text))),
+        }
+    }
+}
+
+fn more_severe<'p>(worst: Option<&'p Permission>, next: &'p Permission) -> Option<&'p Permission> {
+    worst.filter(|worst| worst.verdict >= next.verdict).or(Some(next))
+}
+
+impl Permitted<'_> {
+    /// What this gate says.
+    pub(crate) fn say(self, action: &Action<'_>) -> Decision {
+        let Permission { verdict, rule, place, .. } = self.permission;
+        let remedy: Cow<'static, str> = match verdict {
+            Verdict::Allow => "To have it ask, put a rule with `action = \"ask\"` before it.".into(),
+            Verdict::Ask | Verdict::Deny => before(action).into(),
+        };
+        Decision { verdict: *verdict, gate: Gate::Permissions, rule: rule.clone().into(), place: place.clone().into(), remedy }
+    }
+}
+
+/// The rules that would allow exactly this call.
+fn rules_for(action: &Action<'_>) -> Option<String> {
+    let tool_and_arguments;
+    let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_believed {
+        tool_and_arguments = format!("{} {}", action.tool, canonical(action.arguments));
+        vec![&tool_and_arguments]
+    } else {
+        action.subjects.iter().map(|subject| subject.text.as_str()).collect()
+    };
+    let too_long = texts.iter().map(|text| text.len()).sum::<usize>() > MAX_SHOWN;
+    if too_long || texts.iter().any(|text| text.contains(char::is_control)) {
+        return None;
+    }
+    let rules: Vec<String> = texts.iter().map(|text| format!("{{ pattern = {}, action = \"allow\" }}", quoted(&literal(text)))).collect();
+    Some(rules.join(", "))
+}
+
+/// As TOML writes a text without control characters.
+fn quoted(text: &str) -> String {
+    if !text.contains('\'') { format!("'{text}'") } else { format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) }
+}
+
 /// The line of the configuration that would allow exactly this call, and no other.
 pub(crate) fn to_allow(action: &Action<'_>) -> String {
     let tool = action.tool;
-    let rules: Vec<String> = action
-        .subjects
-        .iter()
-        .filter(|subject| subject.text.len() <= MAX_SHOWN && !subject.text.contains(char::is_control))
-        .map(|subject| format!("{{ pattern = {:?}, action = \"allow\" }}", literal(&subject.text)))
-        .collect();
-    if rules.is_empty() || rules.len() < action.subjects.len() {
-        return format!("To allow it without asking, give the tool a permission that matches it: [[tools.permissions.{tool}]].");
+    match rules_for(action) {
+        Some(rules) => format!("To allow it without asking: tools.permissions.{tool} = [{rules}]"),
+        None => format!("To allow it without asking, give the tool a rule that matches it: [[tools.permissions.{tool}]]."),
     }
-    format!("To allow it without asking: tools.permissions.{tool} = [{}]", rules.join(", "))
 }
 
-/// `text` as a pattern that matches nothing else.
-pub fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
+fn before(action: &Action<'_>) -> String {
+    let list = format!("[[tools.permissions.{}]]", action.tool);
+    match rules_for(action) {
+        Some(rules) => format!("To allow it, put before it in {list}: {rules}"),
+        None => format!("To allow it, put a rule that matches it and has `action = \"allow\"` before it in {list}."),
     }
-    out
 }

@@ -2,12 +2,29 @@
 
 use std::borrow::Cow;
 
+use berth_contract::SubjectKind;
+
 use crate::action::Action;
 use crate::autonomy::Autonomy;
+use crate::commands::{Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
+use crate::permissions::{Permissions, Permitted, to_allow};
+use crate::rules::RuleSet;
+use crate::trust::Trusted;
 
-/// The order in which the gates of this crate are asked. It is fixed: what nobody may undo comes first.
-pub const GATES: [Gate; 1] = [Gate::Autonomy];
+/// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
+///
+/// 1. the blocklist: commands that never run;
+/// 2. the organisation's ceiling, `[tools.policy]` and `[tools.authorization]`: rules that only take away;
+/// 3. the tool's permissions: the first rule that matches allows, asks or denies;
+/// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at all;
+/// 5. the risk of commands, which asks even where a permission allows;
+/// 6. trust in the plugin and in what asks for the call.
+///
+/// The first that denies decides; else the first that asks; else the first that allows. [`Gate::Grants`] stands behind the blocklist, and is
+/// decided where paths are resolved; dependencies, quota and rate, which count calls, come last, when the call is sure to run.
+pub const GATES: [Gate; 8] =
+    [Gate::Blocklist, Gate::Ceiling, Gate::Policy, Gate::Authorization, Gate::Permissions, Gate::Autonomy, Gate::Risk, Gate::Trust];
 
 /// A value of the configuration, and where it stands.
 #[derive(Clone, Debug)]
@@ -24,11 +41,43 @@ impl<T: Default> Default for Placed<T> {
     }
 }
 
-/// Everything that calls are decided by.
-#[derive(Clone, Debug, Default)]
+/// Everything that calls are decided by. The default is what holds where nobody says anything, except for the blocklist, which is empty.
+#[derive(Clone, Debug)]
 pub struct Policy {
-    /// How much may happen without a person.
+    /// Commands that never run.
+    pub blocklist: Blocklist,
+    /// The organisation's rules: a set for each ceiling, each decided on by itself.
+    pub ceiling: Vec<RuleSet>,
+    /// `[tools.policy]`.
+    pub policy: RuleSet,
+    /// `[tools.authorization]`, empty where it is not switched on.
+    pub authorization: RuleSet,
+    /// `[tools.permissions.TOOL]`.
+    pub permissions: Permissions,
+    /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
+    /// Whether commands of high risk are refused rather than asked for.
+    pub block_high_risk: Placed<bool>,
+    /// Whether commands of medium risk are asked for, unless a permission allows them.
+    pub ask_for_medium_risk: Placed<bool>,
+    /// `[plugins.NAME] trust`.
+    pub trusted: Trusted,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            blocklist: Blocklist::default(),
+            ceiling: Vec::new(),
+            policy: RuleSet::default(),
+            authorization: RuleSet::default(),
+            permissions: Permissions::default(),
+            autonomy: Placed::default(),
+            block_high_risk: Placed::default(),
+            ask_for_medium_risk: Placed { value: true, ..Placed::default() },
+            trusted: Trusted::default(),
+        }
+    }
 }
 
 impl Policy {
@@ -37,9 +86,10 @@ impl Policy {
     /// Every gate is asked, in the order of [`GATES`]. The first that denies decides; else the first that asks; else the first that
     /// allows. `confirmed`: a person has agreed, so what would ask is allowed. Nothing else changes.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
+        let seen = Seen::of(self, action);
         let mut decided: Option<Decision> = None;
         for gate in GATES {
-            let Some(said) = self.say(gate, action) else { continue };
+            let Some(said) = self.say(gate, action, &seen) else { continue };
             if said.verdict == Verdict::Deny {
                 return said;
             }
@@ -54,12 +104,146 @@ impl Policy {
         decision
     }
 
-    fn say(&self, gate: Gate, action: &Action<'_>) -> Option<Decision> {
+    /// What each gate says of a call, in their order; None where it has nothing against it and nothing for it.
+    pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
+        let seen = Seen::of(self, action);
+        GATES.iter().map(|gate| (*gate, self.say(*gate, action, &seen))).collect()
+    }
+
+    /// Whether one of the commands is on the blocklist. This is looked at before anything else is: before the paths of a call, too.
+    pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
+        commands.into_iter().find_map(|text| self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny))
+    }
+
+    /// Whether every call of a tool is denied, whatever it is called with. Such a tool isn't worth showing. `harmless`: it neither acts nor
+    /// reaches the world.
+    pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
+        let Definition { name, aliases, provider, acts, harmless } = *tool;
+        self.autonomy.value == Autonomy::ReadOnly && acts
+            || self.ceiling.iter().chain([&self.policy, &self.authorization]).any(|rules| rules.denies_all(name))
+            || self.permissions.denies_all(name, aliases)
+            || self.trusted.denies_all(provider, harmless)
+    }
+
+    fn say(&self, gate: Gate, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
         match gate {
-            Gate::Autonomy => self.autonomy.value.say(&self.autonomy.place, action, false),
+            Gate::Blocklist => seen.commands.iter().filter_map(|command| self.say_of_blocklist(command, seen)).reduce(more_severe),
+            Gate::Ceiling => self.ceiling.iter().find_map(|rules| rules.say(gate, "the ceiling", action, self.trusted.least(action))),
+            Gate::Policy => self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action)),
+            Gate::Authorization => self.authorization.say(gate, "[tools.authorization]", action, self.trusted.least(action)),
+            Gate::Permissions => seen.permitted.map(|permitted| permitted.say(action)),
+            Gate::Autonomy => self.autonomy.value.say(&self.autonomy.place, action, seen.permitted.is_some()),
+            Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
+            Gate::Trust => self.trusted.say(action),
+            Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
+        }
+    }
+
+    fn blocklisted(&self, command: &Command) -> Option<Decision> {
+        let blocked = self.blocklist.find(command)?;
+        let entry = blocked.entry;
+        Some(match blocked.certain {
+            true => Decision {
+                verdict: Verdict::Deny,
+                gate: Gate::Blocklist,
+                rule: format!("the blocked command `{entry}`").into(),
+                place: blocked.place.to_owned().into(),
+                remedy: match blocked.place {
+                    BUILT_IN_COMMANDS => format!("To take it from the list: tools.shell.allowed_commands = [{entry:?}]"),
+                    _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
+                }
+                .into(),
+            },
+            false => self.unclear(format!("the rule that a command asks which may be the blocked `{entry}`").into()),
+        })
+    }
+
+    fn say_of_blocklist(&self, command: &Command, seen: &Seen<'_>) -> Option<Decision> {
+        let blocked = self.blocklisted(command);
+        let unclear =
+            || command.unclear.map(|why| self.unclear(format!("the rule that a command asks which can't be seen through: {why}").into()));
+        blocked.or_else(unclear).filter(|said| said.verdict == Verdict::Deny || !seen.exactly())
+    }
+
+    fn unclear(&self, rule: Cow<'static, str>) -> Decision {
+        Decision {
+            verdict: Verdict::Ask,
+            gate: Gate::Blocklist,
+            rule,
+            place: "built in".into(),
+            remedy: "To have it run without asking, allow exactly this command, by a permission without `*` and `?`.".into(),
+        }
+    }
+
+    fn say_of_risk(&self, command: &Command, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
+        let (risk, program) = command.risk();
+        let say = |verdict, place: &Cow<'static, str>, remedy: Cow<'static, str>| {
+            let rule = format!("the {} risk of `{program}`", risk.as_str());
+            Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place: place.clone(), remedy })
+        };
+        match risk {
+            Risk::High if self.block_high_risk.value => say(
+                Verdict::Deny,
+                &self.block_high_risk.place,
+                "To have it ask, set `block_high_risk_commands = false` in [tools.shell].".into(),
+            ),
+            // A person's yes to exactly this is one to its risk.
+            Risk::High if self.autonomy.value != Autonomy::Full && !seen.exactly() => {
+                say(Verdict::Ask, &Cow::Borrowed("built in"), to_allow(action).into())
+            }
+            Risk::Medium if self.autonomy.value != Autonomy::Full && self.ask_for_medium_risk.value && !seen.allowed() => {
+                say(Verdict::Ask, &self.ask_for_medium_risk.place, to_allow(action).into())
+            }
             _ => None,
         }
     }
+}
+
+/// Where the blocked commands stand that nobody wrote.
+pub const BUILT_IN_COMMANDS: &str = "the default of [tools.shell]";
+
+/// A tool, as far as it matters whether it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition<'a> {
+    /// Its full name.
+    pub name: &'a str,
+    /// Its other names.
+    pub aliases: &'a [String],
+    /// What offers it.
+    pub provider: &'a str,
+    /// Whether it can change something.
+    pub acts: bool,
+    /// Whether it neither acts nor reaches the world.
+    pub harmless: bool,
+}
+
+/// What several gates look at.
+struct Seen<'p> {
+    /// The commands that the call runs, looked into.
+    commands: Vec<Command>,
+    permitted: Option<Permitted<'p>>,
+}
+
+impl<'p> Seen<'p> {
+    fn of(policy: &'p Policy, action: &Action<'_>) -> Self {
+        let commands = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
+        let commands: Vec<Command> = commands.map(|subject| Command::read(&subject.text)).collect();
+        let permitted = policy.permissions.answer(action, &commands);
+        Self { commands, permitted }
+    }
+
+    /// Whether a person has allowed exactly this.
+    fn exactly(&self) -> bool {
+        self.permitted.is_some_and(|permitted| permitted.exactly)
+    }
+
+    fn allowed(&self) -> bool {
+        self.permitted.is_some_and(|permitted| permitted.permission.verdict == Verdict::Allow)
+    }
+}
+
+fn more_severe(known: Decision, next: Decision) -> Decision {
+    if next.verdict > known.verdict { next } else { known }
 }
 
 /// The refusal of what no gate has said anything about.

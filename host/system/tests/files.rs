@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_contract::Access;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
-use berth_system::files::{FileError, FileView, Grants, LastLink, OpenOptions};
+use berth_system::files::{FileError, FileView, Grants, LastLink, Located, OpenOptions};
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -401,15 +401,48 @@ fn paths_are_located_as_people_spell_them() {
     symlink(&world.inside, &alias).expect("linked");
     let locate = |path: PathBuf, access| world.view.locate(&path, access, LastLink::Followed);
     for path in [world.inside.join("a.txt"), alias.join("a.txt"), world.inside.join("../in/a.txt")] {
-        assert_eq!(locate(path.clone(), Access::Write).expect("is located"), world.inside.join("a.txt"), "{}", path.display());
+        let located = locate(path.clone(), Access::Write).expect("is located");
+        assert_eq!((located.given, located.real), (world.inside.join("a.txt"), world.inside.join("a.txt")), "{}", path.display());
     }
     let new = world.inside.join("not/there/yet");
-    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), new);
+    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), Located { given: new.clone(), real: new });
     denied(locate(world.inside.join("secrets/not/yet"), Access::Write), "deny_read");
     denied(locate(world.inside.join("locked/not/yet"), Access::Write), "deny_write");
     denied(locate(world.inside.join("not/../../out/secret"), Access::Read), "allowed_paths");
     denied(locate(world.outside.join("secret"), Access::Read), "allowed_paths");
     denied(locate(world.outside.join("missing"), Access::Read), "allowed_paths");
+}
+
+#[test]
+fn where_a_path_leads_is_known_also_where_nothing_is_yet() {
+    let world = World::new();
+    fs::create_dir_all(world.inside.join("deep/er")).expect("made");
+    for (target, name) in
+        [("deep/er", "short"), ("deep/new.txt", "dangling"), ("dangling", "twice"), ("secrets/new", "bad"), ("loop", "loop")]
+    {
+        symlink(target, world.inside.join(name)).expect("linked");
+    }
+    let real = |path: &str| {
+        let path = world.inside.join(path);
+        let located = world.view.locate(&path, Access::Write, LastLink::Followed).expect("is located");
+        assert_eq!(located.given, path);
+        located.real.strip_prefix(&world.inside).expect("is inside").display().to_string()
+    };
+    for (path, expected) in [
+        ("short/x", "deep/er/x"),
+        ("short/../x", "deep/x"),
+        ("dangling", "deep/new.txt"),
+        ("twice", "deep/new.txt"),
+        ("dangling/below", "deep/new.txt/below"),
+        ("a.txt/below", "a.txt/below"),
+        ("loop", "loop"),
+    ] {
+        assert_eq!(real(path), expected, "{path}");
+    }
+    denied(world.view.locate(&world.inside.join("bad"), Access::Write, LastLink::Followed), "deny_read");
+    // Where the link itself is meant, it is what it is.
+    let meant = world.view.locate(&world.inside.join("dangling"), Access::Write, LastLink::Meant).expect("is located");
+    assert_eq!(meant.real, world.inside.join("dangling"));
 }
 
 #[test]

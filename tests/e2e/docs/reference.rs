@@ -12,7 +12,7 @@ pub(super) fn reference(tables: &[TableDescription]) -> String {
     let mut text = String::new();
     for TableDescription { path, description, keys } in tables {
         let _ = writeln!(text, "### `[{path}]`\n\n{}\n", wrapped(description, ""));
-        for KeyDescription { name, takes, default, description } in keys {
+        for KeyDescription { name, takes, default, description, .. } in keys {
             let default = default.as_ref().map_or_else(|| "absent by default".to_owned(), |default| format!("by default `{default}`"));
             let _ = writeln!(text, "{}", wrapped(&format!("* **`{name}`**: {takes}; {default}. {description}"), "  "));
         }

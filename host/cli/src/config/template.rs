@@ -26,7 +26,7 @@ pub(super) fn template() -> String {
         comment(&mut text, description);
         let _ = writeln!(text, "#[{}]", path.replace("NAME", "my-plugin"));
         for key in keys {
-            comment(&mut text, &format!("{} It takes {}.", key.description, key.takes));
+            comment(&mut text, format!("{} It takes {}.", key.description, key.takes).trim_start());
             if key.default.is_none() {
                 comment_line(&mut text, "Absent by default; as an example:");
             }
@@ -39,7 +39,11 @@ pub(super) fn template() -> String {
 /// The default or, for a key that says how it differs from another one of the same name, that one's.
 fn value(key: &KeyDescription, tables: &[TableDescription]) -> Value {
     let same = tables.iter().flat_map(|table| &table.keys).filter(|other| other.name == key.name);
-    key.default.clone().or_else(|| same.filter_map(|other| other.default.clone()).next()).unwrap_or_default()
+    key.default
+        .clone()
+        .or_else(|| key.example.clone())
+        .or_else(|| same.filter_map(|other| other.default.clone()).next())
+        .unwrap_or_default()
 }
 
 fn comment(text: &mut String, paragraph: &str) {

@@ -49,7 +49,7 @@ pub(super) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
 async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
     let tool = facts.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
     let pattern = match &facts.subjects[..] {
-        [] => literal(&format!("{tool} {}", String::from_utf8_lossy(&canonical(&facts.arguments)))),
+        [] => literal(&format!("{tool} {}", canonical(&facts.arguments))),
         [subject] => literal(&subject.text),
         _ => return Err("it acts on several things, and a rule is about one".to_owned()),
     };
@@ -58,7 +58,8 @@ async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
     // Files are read.
     let changed = tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
     let changed = changed.map_err(|error| error.to_string())??;
-    let decision = facts.action().map(|action| changed.policy().decide(&action, false)).ok_or("there is no such tool")?;
+    let policy = changed.policy().map_err(|error| error.to_string())?;
+    let decision = facts.action().map(|action| policy.decide(&action, false)).ok_or("there is no such tool")?;
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
         Verdict::Ask | Verdict::Deny => {

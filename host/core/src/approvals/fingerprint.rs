@@ -29,7 +29,7 @@ impl Fingerprint {
         part(tool.map_or(&*facts.asked, |tool| &tool.definition.name).as_bytes());
         part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
         part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
-        part(&canonical(&facts.arguments));
+        part(canonical(&facts.arguments).as_bytes());
         for subject in &facts.subjects {
             part(subject.text.as_bytes());
         }
@@ -38,7 +38,7 @@ impl Fingerprint {
             part(kind.as_bytes());
             part(bytes);
             part(content.media_type.as_deref().unwrap_or_default().as_bytes());
-            part(&content.meta.as_ref().map(canonical).unwrap_or_default());
+            part(content.meta.as_ref().map(canonical).unwrap_or_default().as_bytes());
         }
         Self(hash.finalize().into())
     }

@@ -133,10 +133,12 @@ impl Host {
             let changed = config.with_permission(&proposal.tool, &proposal.pattern).map_err(HostError::Config)?;
             proposal.write(&folders).map(|_| changed)
         });
-        match written.await {
-            Ok(Ok(changed)) => self.reload_rules(&changed),
-            Ok(Err(error)) => tracing::warn!("this call is made, but the rule for the next is not written: {error}"),
-            Err(error) => tracing::warn!("this call is made, but the rule for the next is not written: {error}"),
+        let counts = match written.await {
+            Ok(changed) => changed.and_then(|changed| self.reload_rules(&changed)),
+            Err(error) => Err(HostError::Engine(error.to_string())),
+        };
+        if let Err(error) = counts {
+            tracing::warn!("this call is made, but the rule for the next is not written: {error}");
         }
     }
 }

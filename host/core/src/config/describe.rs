@@ -16,13 +16,15 @@ pub struct TableDescription {
 /// A value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyDescription {
-    /// Its name in the table.
+    /// Its name in the table; `NAME` stands for one that the operator chooses.
     pub name: String,
     /// What it takes, in words.
     pub takes: String,
     /// What holds where nobody says anything; `None` where that is said elsewhere.
     pub default: Option<Value>,
-    /// What it means.
+    /// A value for it, where it has no default and none like it has one.
+    pub example: Option<Value>,
+    /// What it means; empty where its table tells.
     pub description: String,
 }
 
@@ -37,21 +39,31 @@ pub fn describe() -> Vec<TableDescription> {
 }
 
 fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescription>) {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
     let target = resolved(root, schema);
     let more = &target["additionalProperties"];
+    let inner = resolved(root, more);
+    if more.is_object() && inner["type"] != "object" {
+        // Of a table of values, each is told by what it is for.
+        let description = text(&schema["description"]).unwrap_or_default();
+        let example = schema["examples"][0].as_object().and_then(|example| example.values().next()).cloned();
+        let key = KeyDescription { name: "NAME".to_owned(), takes: takes(root, more), default: None, example, description: String::new() };
+        tables.push(TableDescription { path: path.to_owned(), description, keys: vec![key] });
+        return;
+    }
     if more.is_object() {
         // Of a table of tables, the inner one is described.
         let mut inner = more.clone();
         inner["description"] = schema["description"].clone();
         return table(root, &inner, &format!("{path}.NAME"), tables);
     }
-    let text = |value: &Value| value.as_str().map(str::to_owned);
     let description = text(&schema["description"]).or_else(|| text(&target["description"])).unwrap_or_default();
     let (below, values): (Vec<_>, Vec<_>) = properties(target).partition(|(_, property)| resolved(root, property)["type"] == "object");
     let keys = values.into_iter().map(|(name, property)| KeyDescription {
         name: name.to_owned(),
         takes: takes(root, property),
         default: property.get("default").cloned(),
+        example: None,
         description: text(&property["description"]).unwrap_or_default(),
     });
     tables.push(TableDescription { path: path.to_owned(), description, keys: keys.collect() });
@@ -111,10 +123,13 @@ mod tests {
         for key in known().iter().filter(|key| !key.table && !key.in_list) {
             let (name, table) = key.path.split_last().expect("a key has a name");
             let table = table.join(".").replace('*', "NAME");
-            let described =
-                tables.iter().find(|known| known.path == table).and_then(|table| table.keys.iter().find(|key| key.name == *name));
+            let described = tables
+                .iter()
+                .find(|known| known.path == table)
+                .and_then(|table| table.keys.iter().find(|key| key.name == name.replace('*', "NAME")));
             let described = described.unwrap_or_else(|| panic!("{key:?} is not described"));
-            assert!(!described.description.is_empty() && !described.takes.contains("of the type"), "{described:?}");
+            let told = !described.description.is_empty() || described.name == "NAME";
+            assert!(told && !described.takes.contains("of the type"), "{described:?}");
         }
     }
 }

@@ -1,17 +1,227 @@
 //! From what the operator wrote to what the gates decide by.
 
-use berth_policy::{Placed, Policy};
+use std::collections::HashMap;
+use std::path::Path;
 
-use super::{Autonomy, Loaded};
+use berth_contract::{Access, HostError};
+use berth_policy::files::PathGlobs;
+use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
+use berth_policy::{
+    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Pattern, Permission, Permissions, Phase, Placed, Policy, TextGlob, Trust, Trusted,
+    Verdict, expression, literal,
+};
+use serde::Serialize;
+
+use super::policy::spellings;
+use super::{
+    ArgumentTest, Autonomy, Loaded, PathGlob, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
+    Problem, Problems, Source, TrustLevel,
+};
+
+/// The tool whose commands `[tools.shell] confirm_patterns` is about.
+const SHELL_TOOL: &str = "bash";
 
 impl Loaded {
     /// What calls are decided by.
-    pub(crate) fn policy(&self) -> Policy {
-        let autonomy = match self.config.tools.autonomy {
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] with the place of what can't be used.
+    pub(crate) fn policy(&self) -> Result<Policy, HostError> {
+        let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
+        let tools = &self.config.tools;
+        let autonomy = match tools.autonomy {
             Autonomy::ReadOnly => berth_policy::Autonomy::ReadOnly,
             Autonomy::Supervised => berth_policy::Autonomy::Supervised,
             Autonomy::Full => berth_policy::Autonomy::Full,
         };
-        Policy { autonomy: Placed { value: autonomy, place: self.place("tools.autonomy").into() } }
+        let said = |says: &Self| {
+            let authorization = says.config.tools.authorization.enabled.then(|| says.rules("tools.authorization.rules", home));
+            std::iter::once(says.rules("tools.policy.rules", home)).chain(authorization).collect::<Vec<_>>()
+        };
+        let ceiling = self.ceilings.iter().flat_map(|ceiling| said(&ceiling.says));
+        let authorization = if tools.authorization.enabled { self.rules("tools.authorization.rules", home)? } else { RuleSet::default() };
+        Ok(Policy {
+            blocklist: self.blocklist(),
+            ceiling: ceiling.collect::<Result<_, _>>()?,
+            policy: self.rules("tools.policy.rules", home)?,
+            authorization,
+            permissions: self.permissions(home)?,
+            autonomy: self.placed("tools.autonomy", autonomy),
+            block_high_risk: self.placed("tools.shell.block_high_risk_commands", tools.shell.block_high_risk_commands),
+            ask_for_medium_risk: self.placed("tools.shell.require_approval_for_medium_risk", tools.shell.require_approval_for_medium_risk),
+            trusted: self.trusted(),
+        })
+    }
+
+    fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
+        Placed { value, place: self.place(key).into() }
+    }
+
+    fn blocklist(&self) -> Blocklist {
+        let shell = &self.config.tools.shell;
+        let excepted = |entry: &str| shell.allowed_commands.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry));
+        let default =
+            DEFAULT_BLOCKED.iter().filter(|entry| !excepted(entry)).map(|entry| ((*entry).to_owned(), BUILT_IN_COMMANDS.to_owned()));
+        let written = shell.blocked_commands.iter().enumerate();
+        let written =
+            written.map(|(index, entry)| (entry.as_str().to_owned(), self.place(&format!("tools.shell.blocked_commands.{index}"))));
+        Blocklist::new(default.chain(written))
+    }
+
+    fn trusted(&self) -> Trusted {
+        let said = self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
+        let placed = said.map(|(name, plugin)| (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust))));
+        Trusted { plugins: placed.collect::<HashMap<_, _>>() }
+    }
+
+    fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {
+        let mut permissions = Permissions::default();
+        let mut shell_has_rules = false;
+        for (tool, rules) in &self.config.tools.permissions {
+            let key = format!("tools.permissions.{}", super::dotted_name(tool));
+            // The rules of each file are a list: a stranger's `ask` doesn't undo a denial behind it.
+            let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
+            for (index, rule) in rules.iter().enumerate() {
+                let source = self.source(&format!("{key}.{index}"));
+                let permission = permission(rule, &source, &key, home)?;
+                let file = match &source {
+                    Source::File { path, .. } => self.others(path),
+                    _ => None,
+                };
+                shell_has_rules |= tool == SHELL_TOOL && file.is_none();
+                match lists.iter_mut().find(|(known, _)| *known == file) {
+                    Some((_, list)) => list.push(permission),
+                    None => lists.push((file, vec![permission])),
+                }
+            }
+            lists.into_iter().for_each(|(_, list)| permissions.add(tool, list));
+        }
+        if !shell_has_rules {
+            permissions.add(SHELL_TOOL, self.confirmed(home)?);
+        }
+        Ok(permissions)
+    }
+
+    /// The file, where it is none of the operator's own.
+    fn others(&self, path: &Path) -> Option<&Path> {
+        let project = self.project.iter().map(|project| project.path.as_path());
+        let mut others = project.chain(self.ceilings.iter().map(|ceiling| ceiling.path.as_path()));
+        others.find(|other| *other == path)
+    }
+
+    /// What commands are asked for. Where everything is to run that nobody said anything about, only what somebody wrote down counts.
+    fn confirmed(&self, home: Option<&Path>) -> Result<Vec<Permission>, HostError> {
+        let shell = &self.config.tools.shell;
+        let mut permissions = Vec::new();
+        for (index, text) in shell.confirm_patterns.iter().enumerate() {
+            let source = self.source(&format!("tools.shell.confirm_patterns.{index}"));
+            if source == Source::Default && self.config.tools.autonomy == Autonomy::Full {
+                continue;
+            }
+            let pattern = format!("*{}*", literal(text.as_str()));
+            let rule = PermissionRule { pattern: written(&pattern)?, action: PermissionAction::Ask };
+            let permission = permission(&rule, &source, "tools.shell.confirm_patterns", home)?;
+            permissions.push(Permission { rule: format!("confirm_patterns = {:?}", text.as_str()), ..permission });
+        }
+        Ok(permissions)
+    }
+
+    fn rules(&self, key: &str, home: Option<&Path>) -> Result<RuleSet, HostError> {
+        let tools = &self.config.tools;
+        let written = if key.starts_with("tools.policy") { &tools.policy.rules } else { &tools.authorization.rules };
+        let rule = |(index, rule): (usize, &PolicyRule)| {
+            let element = format!("{key}.{index}");
+            let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source(&element), message)));
+            policy_rule(rule, self.place(&element), home).map_err(problem)
+        };
+        Ok(RuleSet { rules: written.iter().enumerate().map(rule).collect::<Result<_, _>>()? })
+    }
+}
+
+fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
+    super::WrittenPattern::new(pattern).map_err(HostError::Config)
+}
+
+fn permission(rule: &PermissionRule, source: &Source, key: &str, home: Option<&Path>) -> Result<Permission, HostError> {
+    let pattern = rule.pattern.as_str();
+    let problem = |message: String| HostError::from(Problems::from(Problem::new(source.clone(), message)));
+    Ok(Permission {
+        pattern: Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
+        verdict: match rule.action {
+            PermissionAction::Allow => Verdict::Allow,
+            PermissionAction::Ask => Verdict::Ask,
+            PermissionAction::Deny => Verdict::Deny,
+        },
+        rule: shown(rule),
+        // The list is a table of its own: `[[tools.permissions.write]]`.
+        place: source.place(&format!("{key}.")),
+    })
+}
+
+fn policy_rule(rule: &PolicyRule, place: String, home: Option<&Path>) -> Result<Rule, String> {
+    let effect = match rule.effect {
+        PolicyEffect::Allow => Effect::Allow,
+        PolicyEffect::Deny => Effect::Deny,
+    };
+    let globs = |paths: &[PathGlob]| {
+        let spelled = paths.iter().flat_map(|glob| spellings(glob.as_str(), home)).map(|glob| (glob, String::new())).collect();
+        // What is denied is so in any case; what is allowed is meant as it is written.
+        if effect == Effect::Deny { PathGlobs::ignoring_case(spelled) } else { PathGlobs::new(spelled) }
+    };
+    let phase = |phase: &PolicyPhase| match phase {
+        PolicyPhase::Planner => Phase::Planner,
+        PolicyPhase::Executor => Phase::Executor,
+        PolicyPhase::Verifier => Phase::Verifier,
+        PolicyPhase::Autonomous => Phase::Autonomous,
+    };
+    Ok(Rule {
+        effect,
+        tools: rule.tools.iter().map(|glob| TextGlob::new(glob.as_str())).collect::<Result<_, _>>()?,
+        paths: if rule.paths.is_empty() { None } else { Some(globs(&rule.paths)?) },
+        access: rule.access.map(|access| match access {
+            PolicyAccess::Read => Access::Read,
+            PolicyAccess::Write => Access::Write,
+        }),
+        arguments: rule.arguments.iter().map(argument).collect::<Result<_, _>>()?,
+        trust: rule.trust.map(trust),
+        phases: rule.phases.iter().map(phase).collect(),
+        rule: shown(rule),
+        place,
+    })
+}
+
+fn argument(test: &ArgumentTest) -> Result<Argument, String> {
+    let look = match (&test.glob, &test.regex) {
+        (Some(glob), _) => Test::Glob(TextGlob::new(glob.as_str())?),
+        (None, regex) => Test::Expression(expression(regex.as_deref().unwrap_or_default())?),
+    };
+    Ok(Argument { pointer: test.pointer.clone(), test: look })
+}
+
+fn trust(level: TrustLevel) -> Trust {
+    match level {
+        TrustLevel::Trusted => Trust::Trusted,
+        TrustLevel::Verified => Trust::Verified,
+        TrustLevel::Quarantined => Trust::Quarantined,
+        TrustLevel::Blocked => Trust::Blocked,
+    }
+}
+
+/// A rule as it would stand in a file, on one line and without the braces.
+fn shown(rule: &impl Serialize) -> String {
+    let value = serde_json::to_value(rule).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    fields.map(|(key, value)| format!("{key} = {}", inline(value))).collect::<Vec<_>>().join(", ")
+}
+
+fn inline(value: &serde_json::Value) -> String {
+    use serde_json::Value;
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            format!("{{ {} }}", fields.iter().map(|(key, value)| format!("{key} = {}", inline(value))).collect::<Vec<_>>().join(", "))
+        }
+        scalar => scalar.to_string(),
     }
 }

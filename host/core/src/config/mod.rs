@@ -16,6 +16,7 @@ mod describe;
 mod file;
 mod folders;
 mod gates;
+mod governing;
 pub(crate) mod insert;
 mod keys;
 mod load;
@@ -38,6 +39,10 @@ pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
+pub use governing::{
+    ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
+    PolicyRules, Shell, TrustLevel, WrittenPattern,
+};
 pub use load::{Entry, Inputs, Loaded, load, working_directory};
 pub use narrow::Ignored;
 pub use output::{Overflow, Redaction};
@@ -47,7 +52,12 @@ pub use problem::{Problem, Problems};
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
 pub use source::Source;
-pub use types::{Approvals, Audit, Autonomy, Config, FileTools, Limits, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
+pub use types::{Approvals, Audit, Config, FileTools, Limits, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
+
+/// A name that the operator chose, as a part of a dotted key.
+pub(crate) fn dotted_name(name: &str) -> String {
+    keys::dotted(&[name.to_owned()])
+}
 
 /// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
 pub fn schema() -> serde_json::Value {

@@ -106,9 +106,30 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: 
 
 /// What the denials of a trusted file come to: they are added there too, so that trusting a file never takes away a denial of the
 /// operator's. Everything else of it counts as it stands.
-pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>) -> Vec<Leaf> {
+pub(super) fn trusted(proposed: &[Leaf], narrowed: Vec<Leaf>, base: &Loaded) -> Vec<Leaf> {
     let adds = |leaf: &Leaf| matches!(rule(&leaf.path), Some(Rule::Adds));
-    proposed.iter().filter(|leaf| !adds(leaf)).cloned().chain(narrowed.into_iter().filter(adds)).collect()
+    let current = serde_json::to_value(&base.config).unwrap_or_default();
+    let whole = proposed.iter().filter(|leaf| !adds(leaf)).map(|leaf| {
+        let mut leaf = leaf.clone();
+        if let (Some(Rule::Denials(_)), Some(items)) = (rule(&leaf.path), leaf.value.as_array_mut()) {
+            // All of its rules, before the operator's.
+            let known = list_of(base, &leaf.path, leaf.path.iter().fold(&current, |value, part| &value[part]));
+            for (item, source) in known {
+                let Ok(item) = toml::Value::try_from(item) else { continue };
+                items.push(item);
+                leaf.elements.push(source);
+            }
+        }
+        leaf
+    });
+    whole.chain(narrowed.into_iter().filter(adds)).collect()
+}
+
+/// The elements of a list that holds, each with where it stands.
+fn list_of<'v>(base: &Loaded, path: &[String], current: &'v Value) -> Vec<(&'v Value, Source)> {
+    let key = dotted(path);
+    let items = current.as_array().into_iter().flatten().enumerate();
+    items.map(|(index, item)| (item, base.source(&format!("{key}.{index}")))).collect()
 }
 
 /// Where the directories lead that `leaves` grant. A link in the working directory may lead elsewhere the next time, with the file as it was.
@@ -198,7 +219,7 @@ impl Step<'_> {
     fn follow(&self, rule: Rule) -> Result<Outcome, Vec<Problem>> {
         Ok(match rule {
             // An empty one.
-            Rule::Table(_) | Rule::Named(_) => Outcome::default(),
+            Rule::Table(_) | Rule::Named(_) | Rule::Each(_) => Outcome::default(),
             Rule::Smaller => return self.smaller(|number| number),
             Rule::SmallerOrAutomatic => return self.smaller(concurrency),
             Rule::SmallerOrUnbounded => return self.smaller(|number| if number == 0 { u64::MAX } else { number }),
@@ -207,6 +228,8 @@ impl Step<'_> {
             Rule::Stricter(words) => return self.stricter(words),
             Rule::Directories => return self.directories(),
             Rule::Adds => self.adds(),
+            Rule::Denials(key) => self.denials(key),
+            Rule::Exceptions => self.exceptions(),
             Rule::Restricts => return self.restricts(),
             Rule::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
@@ -275,9 +298,7 @@ impl Step<'_> {
 
     /// The list that holds, each element with where it stands.
     fn current_list(&self) -> Vec<(&Value, Source)> {
-        let key = dotted(&self.leaf.path);
-        let items = self.current.as_array().into_iter().flatten().enumerate();
-        items.map(|(index, item)| (item, self.base.source(&format!("{key}.{index}")))).collect()
+        list_of(self.base, &self.leaf.path, self.current)
     }
 
     /// The elements of the file's list.
@@ -299,6 +320,36 @@ impl Step<'_> {
         }
         let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
         Outcome::counts(self.list(current.iter().map(|(item, source)| (text(item), source.clone())).chain(new)))
+    }
+
+    /// Rules that deny or ask. They stand before those that there are, so that none of these hides them.
+    fn denials(&self, key: &str) -> Outcome {
+        let current = self.current_list();
+        let value = |item: &toml::Value| serde_json::to_value(item).unwrap_or_default();
+        let is_new = |item: &toml::Value| !current.iter().any(|(known, _)| **known == value(item));
+        let (allowing, denying): (Vec<_>, Vec<_>) = self
+            .elements()
+            .filter(|(item, _)| is_new(item))
+            .partition(|(item, _)| item.get(key).and_then(toml::Value::as_str) == Some("allow"));
+        let why_not: Vec<String> =
+            if allowing.is_empty() { Vec::new() } else { vec!["only your own configuration can allow something".to_owned()] };
+        let leaf = (!denying.is_empty()).then(|| {
+            let known = current.iter().filter_map(|(item, source)| Some((toml::Value::try_from(item).ok()?, source.clone())));
+            self.list(denying.into_iter().map(|(item, source)| (item.clone(), source.clone())).chain(known))
+        });
+        Outcome { leaf, why_not }
+    }
+
+    fn exceptions(&self) -> Outcome {
+        let current = self.current_list();
+        let written: Vec<_> = self.elements().collect();
+        let is_written = |known: &Value| written.iter().any(|(item, _)| item.as_str() == known.as_str());
+        let more = written.iter().filter(|(item, _)| !current.iter().any(|(known, _)| known.as_str() == item.as_str()));
+        let why_not = more.map(|(item, _)| format!("{} is no exception of yours", shown(item.as_str().unwrap_or_default()))).collect();
+        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| is_written(known));
+        let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
+        let leaf = (!lost.is_empty()).then(|| self.list(kept.into_iter().map(|(item, source)| (text(item), source.clone()))));
+        Outcome { leaf, why_not }
     }
 
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {

@@ -104,7 +104,10 @@ impl Loaded {
         let globs = |key: &str, globs: &[PathGlob]| {
             let with_place = |(index, glob): (usize, &PathGlob)| {
                 let place = self.place(&format!("{key}.{index}"));
-                spellings(glob.as_str(), folders).into_iter().map(move |pattern| (pattern, place.clone())).collect::<Vec<_>>()
+                spellings(glob.as_str(), folders.home.as_deref())
+                    .into_iter()
+                    .map(move |pattern| (pattern, place.clone()))
+                    .collect::<Vec<_>>()
             };
             PathGlobs::new(globs.iter().enumerate().flat_map(with_place).collect())
                 .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
@@ -161,8 +164,8 @@ pub(super) fn expand(path: &str, base: &Path, folders: &Folders) -> PathBuf {
 
 /// The glob as the rules compare it: `~` replaced, and where it begins at the root, also with the links resolved in its plain part, since
 /// the rules see real paths. Without that, a denial of `/data/keys` would do nothing where `/data` is a link.
-fn spellings(glob: &str, folders: &Folders) -> Vec<String> {
-    let glob = match (&folders.home, glob.strip_prefix('~')) {
+pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
+    let glob = match (home, glob.strip_prefix('~')) {
         (Some(home), Some(rest)) => format!("{}{rest}", literal(&home.to_string_lossy())),
         _ => glob.to_owned(),
     };

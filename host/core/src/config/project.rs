@@ -138,7 +138,7 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
         Some(known) if *known == project.digest => Standing::Trusted,
         Some(_) => Standing::Changed,
     };
-    let counting = if project.standing == Standing::Trusted { narrow::trusted(&leaves, narrowed.leaves) } else { narrowed.leaves };
+    let counting = if project.standing == Standing::Trusted { narrow::trusted(&leaves, narrowed.leaves, base) } else { narrowed.leaves };
     Ok((project, counting))
 }
 

@@ -26,8 +26,14 @@ pub(super) enum Rule {
     Directories,
     /// Denials are added to those that there are.
     Adds,
+    /// The same of tables: those whose key of this name doesn't say `allow`. They come before those that there are.
+    Denials(&'static str),
+    /// A value for each name, with this rule. A name that nobody else says anything about starts nothing.
+    Each(&'static Rule),
     /// What alone is allowed: anything where everything was, else only what was.
     Restricts,
+    /// Exceptions from what is forbidden: those that stand in both lists.
+    Exceptions,
     /// `"approve"`.
     Approve,
     /// Nothing: only the operator's own configuration can say it.
@@ -53,6 +59,7 @@ pub(super) fn rule(path: &[String]) -> Option<Rule> {
     path.iter().try_fold(Rule::Table(super::Config::RULES), |above, part| match above {
         Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
         Rule::Named(keys) => Some(Rule::Table(keys)),
+        Rule::Each(rule) => Some(*rule),
         _ => None,
     })
 }
@@ -65,7 +72,7 @@ mod tests {
     #[test]
     fn every_key_has_the_rule_of_its_name() {
         for key in known().iter().filter(|key| !key.in_list) {
-            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_)));
+            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
             assert!(rule(&key.path).is_some() && table == key.table, "{key:?}: {:?}", rule(&key.path));
         }
     }

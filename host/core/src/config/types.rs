@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
-use super::{AllowedPath, Bounded, Dependencies, Overflow, PathAccess, PathGlob, Redaction, ResultCache, Retry};
+use super::{
+    AllowedPath, Authorization, Autonomy, Bounded, Dependencies, Overflow, PathAccess, PathGlob, PermissionRule, PolicyRules, Redaction,
+    ResultCache, Retry, Shell, TrustLevel,
+};
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +56,17 @@ pub struct Tools {
     pub max_actions_per_hour: Bounded<0, 10_000>,
     /// Calls that one session may make, each counted once however often it is tried; more are answered with `quota_blocked`. 0: any number.
     pub max_tool_calls_per_session: Bounded<0, 1_000_000>,
+    /// What a tool may do, by its name or an alias: a list of rules, the first of which that matches counts. A pattern is compared with what
+    /// the tool acts on: a path (as in `deny_read`, but case doesn't matter), a command, a URL; else with the tool's name and its arguments as
+    /// JSON.
+    #[schemars(extend("examples" = [{ "write": [{ "pattern": "notes/**", "action": "allow" }] }]))]
+    pub permissions: BTreeMap<String, Vec<PermissionRule>>,
+    /// Rules over all tools.
+    pub policy: PolicyRules,
+    /// More rules over all tools.
+    pub authorization: Authorization,
+    /// What commands may do, whichever tool runs them.
+    pub shell: Shell,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
@@ -72,6 +86,10 @@ pub struct Tools {
 rules!(Tools {
     autonomy: Rule::Stricter(&["read-only", "supervised", "full"]),
     enabled: Rule::OnlyFalse,
+    permissions: Rule::Each(&Rule::Denials("action")),
+    policy: Rule::Table(PolicyRules::RULES),
+    authorization: Rule::Table(Authorization::RULES),
+    shell: Rule::Table(Shell::RULES),
     call: Rule::Smaller,
     max_call: Rule::Smaller,
     max_concurrent: Rule::SmallerOrAutomatic,
@@ -98,6 +116,10 @@ impl Default for Tools {
             autonomy: Autonomy::default(),
             max_actions_per_hour: Bounded::clamped(0),
             max_tool_calls_per_session: Bounded::clamped(0),
+            permissions: BTreeMap::new(),
+            policy: PolicyRules::default(),
+            authorization: Authorization::default(),
+            shell: Shell::default(),
             limits: Limits::default(),
             file: FileTools::default(),
             dependencies: Dependencies::default(),
@@ -119,20 +141,6 @@ impl Tools {
     pub fn max_call_time(&self) -> Duration {
         Duration::from_secs(self.max_call.get())
     }
-}
-
-/// How much may happen without a person. What only reads is allowed within its grants, whatever stands here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum Autonomy {
-    /// Nothing acts.
-    ReadOnly,
-    /// What acts asks a person, unless a permission allows it.
-    #[default]
-    Supervised,
-    /// What acts is allowed, unless a permission asks or denies.
-    Full,
 }
 
 /// What one call may use. `[plugins.NAME.limits]` has the same keys for one plugin.
@@ -320,6 +328,8 @@ pub struct Plugin {
     pub replaces: String,
     /// Directories that the plugin may use. Nothing is granted by default.
     pub allowed_paths: Vec<AllowedPath>,
+    /// How far the plugin is trusted.
+    pub trust: TrustLevel,
     /// What one call of the plugin may use, where that differs from `[tools.limits]`.
     pub limits: PluginLimits,
 }
@@ -332,6 +342,7 @@ impl Default for Plugin {
             reload: None,
             replaces: String::new(),
             allowed_paths: Vec::new(),
+            trust: TrustLevel::default(),
             limits: PluginLimits::default(),
         }
     }
@@ -343,6 +354,7 @@ rules!(Plugin {
     reload: Rule::Approve,
     replaces: Rule::Ignored,
     allowed_paths: Rule::Directories,
+    trust: Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]),
     limits: Rule::Table(PluginLimits::RULES),
 });
 

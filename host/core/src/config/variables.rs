@@ -89,8 +89,10 @@ fn find(name: &str, keys: &[&Key]) -> Option<Vec<String>> {
     let named: Vec<(&Key, &str)> = keys.iter().filter_map(|key| Some((*key, chosen(name, key)?))).collect();
     // `…_A_ALLOWED_PATHS` ends like several keys might; the longest of them leaves the shortest name.
     let (key, chosen) = named.into_iter().min_by_key(|(_, chosen)| chosen.len())?;
-    let plugin = chosen.to_ascii_lowercase().replace('_', "-");
-    Some(key.path.iter().map(|part| if part == "*" { plugin.clone() } else { part.clone() }).collect())
+    let chosen = chosen.to_ascii_lowercase();
+    // The names of tools hold `_`, where those of plugins have `-`.
+    let chosen = if key.path[0] == "plugins" { chosen.replace('_', "-") } else { chosen };
+    Some(key.path.iter().map(|part| if part == "*" { chosen.clone() } else { part.clone() }).collect())
 }
 
 /// What stands in `name` for the key's `*`; an empty text if the key has none. `None` if it is another key.

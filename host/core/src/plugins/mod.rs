@@ -133,6 +133,17 @@ impl Plugins {
         self.publish()
     }
 
+    /// Tells of permissions for tools that there aren't: a misspelt name protects nothing, but a plugin may come later.
+    pub(crate) fn tell_of_unknown_tools(&self) {
+        let catalogue = self.catalogue();
+        for name in self.policies.config.config.tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
+            let similar = catalogue.similar(name);
+            let near = similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let place = self.policies.config.place(&format!("tools.permissions.{}", crate::config::dotted_name(name)));
+            tracing::warn!("no tool is named `{}`, which has permissions ({place}){near}", folder::shown(name));
+        }
+    }
+
     /// Brings what serves in line with what lies in the plugin folder and at the named paths. `again`: looks also at files that have not
     /// changed since they failed. Says whether a file may still be half written, so that another look is due soon.
     pub(crate) async fn look(self: &Arc<Self>, again: bool) -> bool {
@@ -248,12 +259,13 @@ impl Plugins {
             return Verdict::None;
         }
         let trusted = self.policies.config.reload(name) == Reload::Trust;
-        if !trusted && approved.is_none_or(|approved| approved.digest != info.digest) {
+        let seen = approved.is_some_and(|approved| approved.digest == info.digest);
+        if !trusted && !seen {
             let reason = approvals::held(name, &info, approved);
             return Verdict::Wait(Waiting { held: true, ..Waiting::failed(Some(&info), reason) });
         }
         match self.load(name, candidate).await {
-            Ok(running) => Verdict::Serve(running),
+            Ok(plugin) => Verdict::Serve(plugin, seen),
             Err(error) => failed(reason_of(error)),
         }
     }
@@ -274,10 +286,9 @@ impl Plugins {
         let waiting = match change {
             Verdict::None => None,
             Verdict::Wait(waiting) => Some(waiting),
-            Verdict::Serve(plugin) => {
+            Verdict::Serve(plugin, seen) => {
                 let before = (slot.running.clone(), slot.generation);
-                let approved = self.policies.config.reload(name) != Reload::Trust;
-                let published = slot.serve(&plugin, approved).and_then(|()| self.publish_of(&slots));
+                let published = slot.serve(&plugin, seen).and_then(|()| self.publish_of(&slots));
                 let slot = &mut slots[index];
                 match published {
                     Ok(()) => {
@@ -361,14 +372,14 @@ enum Verdict {
     None,
     /// It does not serve.
     Wait(Waiting),
-    /// It takes over.
-    Serve(berth_runtime::Plugin),
+    /// It takes over. Whether a person has seen and approved what it says of itself.
+    Serve(berth_runtime::Plugin, bool),
 }
 
 impl Slot {
-    /// Takes a version as the one that serves. `approved`: somebody has looked at what it says of itself.
-    fn serve(&mut self, plugin: &berth_runtime::Plugin, approved: bool) -> Result<(), HostError> {
-        let tools = Tool::of_plugin(plugin, &self.tally, approved)?;
+    /// Takes a version as the one that serves. `seen`: a person has approved what it says of itself.
+    fn serve(&mut self, plugin: &berth_runtime::Plugin, seen: bool) -> Result<(), HostError> {
+        let tools = Tool::of_plugin(plugin, &self.tally, seen)?;
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())

@@ -14,7 +14,9 @@ mod open;
 mod provisional;
 mod seen;
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +35,9 @@ use seen::Watcher;
 
 /// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
 const REMEMBERED: usize = 1024;
+
+/// Links to what isn't there, one after the other, that are followed. The kernel follows as many of any kind.
+const MAX_LINKS: u32 = 40;
 
 /// A path without a last component of its own, `.` say, where one is needed.
 const NO_LEAF: Errno = Errno::INVAL;
@@ -75,6 +80,15 @@ pub struct Found {
     pub kind: FileType,
     /// Its metadata, as it was when it was found.
     pub stat: Stat,
+}
+
+/// A path that a call names, decided on before the tool runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// As the tool can use it: absolute, below the real path of its grant.
+    pub given: PathBuf,
+    /// Where it leads: every link in it resolved, also where it is not there yet.
+    pub real: PathBuf,
 }
 
 /// What a path means whose last component is a link.
@@ -187,17 +201,17 @@ impl FileView {
         Ok(found)
     }
 
-    /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it: below the real
-    /// path of its grant. What does not exist yet is decided on where it would be made.
+    /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it, and where it really
+    /// leads. What does not exist yet is decided on where it would be made.
     ///
     /// # Errors
     ///
     /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
-    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<PathBuf, FileError> {
+    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<Located, FileError> {
         if path.as_os_str().len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
-        let located = self.locate_spelled(path, access, last);
+        let located = self.locate_spelled(path, access, last, MAX_LINKS);
         if !matches!(located, Err(FileError::Denied(_))) {
             return located;
         }
@@ -207,10 +221,10 @@ impl FileView {
             (LastLink::Meant, Some(parent), Some(name)) => grants::real_or_given(parent).join(name),
             _ => grants::real_or_given(path),
         };
-        if real == path { located } else { self.locate_spelled(&real, access, last).or(located) }
+        if real == path { located } else { self.locate_spelled(&real, access, last, MAX_LINKS).or(located) }
     }
 
-    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink) -> Result<PathBuf, FileError> {
+    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink, links: u32) -> Result<Located, FileError> {
         let outside = || self.denied(Refusal::Outside, path, access);
         let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
         let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
@@ -224,6 +238,14 @@ impl FileView {
                     if missing.components().any(|part| part == Component::ParentDir) {
                         return Err(outside());
                     }
+                    let mut parts = missing.components();
+                    let link = parts.next().and_then(|first| rustix::fs::readlinkat(&found.handle, first.as_os_str(), Vec::new()).ok());
+                    if let Some(target) = link.filter(|_| links > 0) {
+                        // A link to what isn't there yet: whoever writes through it makes that.
+                        let target = found.path.join(OsStr::from_bytes(target.as_bytes())).join(parts.as_path());
+                        let real = self.locate_spelled(&real_or_given(&target), access, last, links - 1)?.real;
+                        return Ok(Located { given, real });
+                    }
                     let (path, kind) = match missing.as_os_str().is_empty() {
                         true => (found.path, found.kind),
                         false => (found.path.join(missing), FileType::Unknown),
@@ -235,12 +257,14 @@ impl FileView {
                     }
                     self.check(&path, kind, access)?;
                     // A directory that is named by `..` has a name of its own, which is the one to change.
-                    return Ok(if last == LastLink::Meant && given.file_name().is_none() { path } else { given });
+                    let given = if last == LastLink::Meant && given.file_name().is_none() { path.clone() } else { given };
+                    return Ok(Located { given, real: path });
                 }
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
                     there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
                 }
-                Err(FileError::Errno(_)) => return Ok(given),
+                // The tool will meet it too; until then, its nearest folder that is there tells where it lies.
+                Err(FileError::Errno(_)) => return Ok(Located { real: real_or_given(&given), given }),
                 Err(denied) => return Err(denied),
             }
         }

@@ -16,6 +16,12 @@ max_tool_calls_per_session = 100
 call = 20
 max_call = 100
 max_concurrent = 4
+[tools.permissions]
+known = [{ pattern = "src/**", action = "deny" }]
+[tools.authorization]
+enabled = true
+[tools.shell]
+block_high_risk_commands = true
 [tools.limits]
 cpu_secs = 10
 memory_mib = 128
@@ -62,6 +68,14 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.max_call" => "tools.max_call = 101",
         "tools.max_concurrent" => "tools.max_concurrent = 0",
         "tools.autonomy" => "tools.autonomy = \"full\"",
+        "tools.permissions.*" => "tools.permissions.known = [{ pattern = \"*\", action = \"allow\" }]",
+        "tools.policy.rules" => "tools.policy.rules = [{ effect = \"allow\" }]",
+        "tools.authorization.enabled" => "tools.authorization.enabled = false",
+        "tools.authorization.rules" => "tools.authorization.rules = [{ effect = \"allow\" }]",
+        "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => return None,
+        "tools.shell.allowed_commands" => "tools.shell.allowed_commands = [\"sudo\"]",
+        "tools.shell.block_high_risk_commands" => "tools.shell.block_high_risk_commands = false",
+        "tools.shell.require_approval_for_medium_risk" => "tools.shell.require_approval_for_medium_risk = false",
         "tools.keep_ready" => "tools.keep_ready = 31",
         "tools.limits.cpu_secs" => "tools.limits.cpu_secs = 11",
         "tools.limits.memory_mib" => "tools.limits.memory_mib = 16384",
@@ -99,6 +113,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.path" => "plugins.known.path = \"evil.wasm\"",
         "plugins.*.reload" => "plugins.known.reload = \"trust\"",
         "plugins.*.replaces" => "plugins.known.replaces = \"file\"",
+        "plugins.*.trust" => "plugins.known.trust = \"trusted\"",
         "plugins.*.allowed_paths" => "plugins.known.allowed_paths = [\".\"]",
         "plugins.*.limits.cpu_secs" => "plugins.known.limits.cpu_secs = 11",
         "plugins.*.limits.memory_mib" => "plugins.known.limits.memory_mib = 129",

@@ -1,0 +1,274 @@
+//! What the operator can say about calls: permissions, policies, commands.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::PathGlob;
+use super::rule::{Rule, rules};
+
+/// How much may happen without a person. What only reads is allowed within its grants, whatever stands here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Autonomy {
+    /// Nothing acts.
+    ReadOnly,
+    /// What acts asks a person, unless a permission allows it.
+    #[default]
+    Supervised,
+    /// What acts is allowed, unless a permission asks or denies.
+    Full,
+}
+
+/// How far a plugin is trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum TrustLevel {
+    /// As what comes with Berth.
+    Trusted,
+    /// As what you have looked at.
+    #[default]
+    Verified,
+    /// It may look, but neither act nor reach the world.
+    Quarantined,
+    /// It may do nothing.
+    Blocked,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PermissionAction {
+    /// It runs.
+    Allow,
+    /// It runs if a person agrees.
+    Ask,
+    /// It doesn't run.
+    Deny,
+}
+
+/// One rule of a tool: what it is about, and what becomes of that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub struct PermissionRule {
+    /// A glob over what the tool acts on.
+    pub pattern: WrittenPattern,
+    /// What becomes of it.
+    pub action: PermissionAction,
+}
+
+/// A text with wildcards: `*` stands for anything, `?` for one character.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenPattern(String);
+
+impl WrittenPattern {
+    /// A pattern.
+    ///
+    /// # Errors
+    ///
+    /// Where it is empty or too long.
+    pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
+        let pattern = pattern.into();
+        berth_policy::TextGlob::new(&pattern)?;
+        Ok(Self(pattern))
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for WrittenPattern {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": berth_policy::MAX_PATTERN })
+    }
+}
+
+/// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing passes that none of those matches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct PolicyRules {
+    /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything.
+    pub rules: Vec<PolicyRule>,
+}
+
+rules!(PolicyRules { rules: Rule::Denials("effect") });
+
+/// More rules over all tools, for those who keep who may do what apart from what may be done at all. They can only take away too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Authorization {
+    /// Whether the rules count.
+    pub enabled: bool,
+    /// The rules, as in `[tools.policy]`.
+    pub rules: Vec<PolicyRule>,
+}
+
+rules!(Authorization { enabled: Rule::OnlyTrue, rules: Rule::Denials("effect") });
+
+/// One rule over all tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+pub struct PolicyRule {
+    /// Whether what matches is let pass or refused.
+    pub effect: PolicyEffect,
+    /// Names of tools, with wildcards; where empty, every tool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<WrittenPattern>,
+    /// Globs over the paths that are acted on, as in `deny_read`; where empty, whatever is acted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathGlob>,
+    /// How they are acted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<PolicyAccess>,
+    /// What has to stand in arguments, in all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<ArgumentTest>,
+    /// Of a rule that allows: what is trusted at least so far; of one that denies: what is trusted no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<TrustLevel>,
+    /// Parts of an agent's work, as the program says that calls; where empty, any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PolicyPhase>,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PolicyEffect {
+    /// Lets pass.
+    Allow,
+    /// Refuses.
+    Deny,
+}
+
+/// How something is acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PolicyAccess {
+    /// It is looked at.
+    Read,
+    /// It is made, changed, moved or removed.
+    Write,
+}
+
+/// A part of an agent's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum PolicyPhase {
+    /// It makes a plan.
+    Planner,
+    /// It carries the plan out.
+    Executor,
+    /// It looks at what came of it.
+    Verifier,
+    /// It works on its own account.
+    Autonomous,
+}
+
+/// What has to stand in an argument: one of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "LooseTest")]
+#[schemars(inline, deny_unknown_fields)]
+pub struct ArgumentTest {
+    /// An RFC 6901 pointer into the arguments: `/path`.
+    pub pointer: String,
+    /// A text with wildcards, compared with the whole argument.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glob: Option<WrittenPattern>,
+    /// A regular expression, looked for anywhere in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+}
+
+/// The same before anybody has looked at it.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline, deny_unknown_fields)]
+struct LooseTest {
+    /// An RFC 6901 pointer into the arguments: `/path`.
+    pointer: String,
+    /// A text with wildcards, compared with the whole argument.
+    glob: Option<WrittenPattern>,
+    /// A regular expression, looked for anywhere in it.
+    regex: Option<String>,
+}
+
+impl TryFrom<LooseTest> for ArgumentTest {
+    type Error = String;
+
+    fn try_from(LooseTest { pointer, glob, regex }: LooseTest) -> Result<Self, String> {
+        if !pointer.starts_with('/') {
+            return Err(format!("`{pointer}` is no pointer to an argument; it begins with `/`, as in \"/path\""));
+        }
+        match (&glob, &regex) {
+            (Some(_), None) => {}
+            (None, Some(regex)) => drop(berth_policy::expression(regex)?),
+            _ => return Err("an argument is compared with either a `glob` or a `regex`".to_owned()),
+        }
+        Ok(Self { pointer, glob, regex })
+    }
+}
+
+/// What commands may do, whichever tool runs them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Shell {
+    /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
+    /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
+    pub blocked_commands: Vec<WrittenPattern>,
+    /// Those of the commands that are always blocked which are not.
+    pub allowed_commands: Vec<WrittenPattern>,
+    /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
+    pub confirm_patterns: Vec<WrittenPattern>,
+    /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
+    pub block_high_risk_commands: bool,
+    /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
+    pub require_approval_for_medium_risk: bool,
+}
+
+rules!(Shell {
+    blocked_commands: Rule::Adds,
+    allowed_commands: Rule::Exceptions,
+    confirm_patterns: Rule::Adds,
+    block_high_risk_commands: Rule::OnlyTrue,
+    require_approval_for_medium_risk: Rule::OnlyTrue,
+});
+
+/// What a command asks for where nothing else is said.
+const CONFIRM: [&str; 12] =
+    ["rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<", "eval "];
+
+impl Default for Shell {
+    fn default() -> Self {
+        Self {
+            blocked_commands: Vec::new(),
+            allowed_commands: Vec::new(),
+            confirm_patterns: CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(),
+            block_high_risk_commands: false,
+            require_approval_for_medium_risk: true,
+        }
+    }
+}

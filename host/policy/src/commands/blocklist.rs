@@ -1,0 +1,116 @@
+//! Commands that never run, whatever else is allowed.
+
+use super::Command;
+use super::split::{UNKNOWN, Word};
+
+/// What is blocked without a word of the operator's. One of several words means that program with these among its arguments, in this
+/// order; a last word that ends in `=`, any argument that begins with it. `rm -rf /` is every spelling of that.
+pub const DEFAULT_BLOCKED: [&str; 12] =
+    ["rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown", "reboot", "halt"];
+
+/// The blocked commands, each with where it stands.
+#[derive(Clone, Debug, Default)]
+pub struct Blocklist(Vec<Entry>);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// As it is written.
+    text: String,
+    place: String,
+    /// In small letters.
+    words: Vec<String>,
+}
+
+/// An entry that a command comes under.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Blocked<'b> {
+    pub(crate) entry: &'b str,
+    pub(crate) place: &'b str,
+    /// Whether it does, or may, depending on what is only known when it runs.
+    pub(crate) certain: bool,
+}
+
+impl Blocklist {
+    /// A list of entries, each with where it stands.
+    pub fn new(entries: impl IntoIterator<Item = (String, String)>) -> Self {
+        let entry = |(text, place): (String, String)| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+            (!words.is_empty()).then_some(Entry { text, place, words })
+        };
+        Self(entries.into_iter().filter_map(entry).collect())
+    }
+
+    /// The entry that a command comes under: one that it certainly does, else one that it may.
+    pub(crate) fn find(&self, command: &Command) -> Option<Blocked<'_>> {
+        let mut perhaps = None;
+        for (program, arguments) in &command.simple {
+            for entry in &self.0 {
+                let Some(certain) = entry.covers(program, arguments) else { continue };
+                let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
+                if certain {
+                    return Some(blocked);
+                }
+                perhaps.get_or_insert(blocked);
+            }
+        }
+        perhaps
+    }
+}
+
+impl Entry {
+    /// Whether the command comes under the entry, and whether that is certain.
+    fn covers(&self, program: &str, arguments: &[Word]) -> Option<bool> {
+        let (name, rest) = self.words.split_first()?;
+        // `mkfs.ext4` is one of those.
+        let same = program == name || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        if !same {
+            return None;
+        }
+        if self.words == ["rm", "-rf", "/"] {
+            return removes_the_root(arguments);
+        }
+        let mut certain = true;
+        let mut arguments = arguments.iter();
+        for (at, word) in rest.iter().enumerate() {
+            let begins = at + 1 == rest.len() && word.ends_with('=');
+            certain &= arguments.by_ref().find_map(|argument| fits(&argument.text.to_lowercase(), word, begins))?;
+        }
+        Some(certain)
+    }
+}
+
+/// Whether an argument is `word`, or begins with it; None: it can't be.
+fn fits(argument: &str, word: &str, begins: bool) -> Option<bool> {
+    let Some((before, after)) = argument.split_once(UNKNOWN) else {
+        return (argument == word || begins && argument.starts_with(word)).then_some(true);
+    };
+    if begins && before.starts_with(word) {
+        return Some(true);
+    }
+    let after = after.rsplit(UNKNOWN).next().unwrap_or_default();
+    (word.starts_with(before) && (begins || word.ends_with(after))).then_some(false)
+}
+
+/// `rm` of everything, however it is written, and of the folders where git keeps its working trees.
+fn removes_the_root(arguments: &[Word]) -> Option<bool> {
+    let is_option = |word: &&Word| word.text.starts_with('-') && word.text.len() > 1;
+    let recursive = |text: &str| !text.starts_with("--") && text.contains(['r', 'R']) || "--recursive".starts_with(text) && text.len() > 3;
+    let options = arguments.iter().filter(is_option);
+    if !options.clone().any(|word| recursive(&word.text)) && !options.clone().any(|word| word.text.contains(UNKNOWN)) {
+        return None;
+    }
+    let targets = arguments.iter().filter(|word| !is_option(word));
+    let mut perhaps = None;
+    for target in targets {
+        let known: String = target.text.chars().filter(|c| *c != UNKNOWN).collect();
+        let plain = known.trim_end_matches('*').split('/').filter(|part| !matches!(*part, "" | "." | "..")).count() == 0;
+        let open = target.text.contains(UNKNOWN);
+        if plain && !open && known.starts_with('/') || known == "~" || known == "~/" || known == "~/*" || known.contains(".git/worktrees") {
+            return Some(true);
+        }
+        if plain && open {
+            perhaps = Some(false);
+        }
+    }
+    perhaps
+}

@@ -1,0 +1,169 @@
+//! What a shell command would do, as far as its text tells.
+//!
+//! It is taken apart into the commands that it is made of, those that other programs would start for it included, and each is looked at.
+//! What can't be told before it runs (a program in a variable, say) is unclear, and asks.
+
+mod blocklist;
+mod risk;
+mod split;
+mod wrappers;
+
+pub use blocklist::{Blocklist, DEFAULT_BLOCKED};
+pub(crate) use risk::Risk;
+
+#[cfg(test)]
+mod tests;
+
+use risk::risk;
+use split::{Part, Split, UNKNOWN, Word};
+use wrappers::{Started, is_assignment, named};
+
+/// Shells, whose `-c` takes a command.
+const SHELLS: [&str; 9] = ["sh", "bash", "zsh", "fish", "dash", "ash", "ksh", "csh", "tcsh"];
+
+/// Words of the shell's own that stand before a command.
+const RESERVED: [&str; 10] = ["if", "then", "elif", "else", "while", "until", "do", "!", "{", "coproc"];
+
+/// Words of the shell's own behind which no command stands.
+const NO_COMMAND: [&str; 7] = ["for", "select", "case", "fi", "done", "esac", "}"];
+
+/// A command that was looked into.
+#[derive(Debug, Default)]
+pub(crate) struct Command {
+    /// Each command in it and each file that it redirects to, as they are written and, where that differs, without their quotes.
+    pub(crate) texts: Vec<String>,
+    /// The commands in it: a program's name, in small letters and without its folder, and its arguments.
+    simple: Vec<(String, Vec<Word>)>,
+    /// Why more may happen than that.
+    pub(crate) unclear: Option<&'static str>,
+}
+
+impl Command {
+    /// Looks into a command.
+    pub(crate) fn read(text: &str) -> Self {
+        let mut split = Split::default();
+        split.read(text, 0);
+        let mut command = Self::default();
+        let mut next = 0;
+        // Looking at a part may find more of them: what `sh -c` takes, say.
+        while let Some(part) = split.parts.get(next).cloned() {
+            command.look(&part, &mut split);
+            next += 1;
+        }
+        command.unclear = split.unclear;
+        command
+    }
+
+    /// The highest risk of what it would do, and the program that brings it.
+    pub(crate) fn risk(&self) -> (Risk, &str) {
+        let risks = self.simple.iter().map(|(program, arguments)| (risk(program, arguments), program.as_str()));
+        // Of several, the first.
+        risks.fold((Risk::Low, ""), |highest, next| if next.0 > highest.0 { next } else { highest })
+    }
+
+    fn add_text(&mut self, text: String) {
+        if !text.is_empty() && !self.texts.contains(&text) {
+            self.texts.push(text);
+        }
+    }
+
+    fn add_words(&mut self, words: &[Word]) {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        self.add_text(texts.join(" "));
+    }
+
+    fn look(&mut self, part: &Part, split: &mut Split) {
+        let mut words = part.words.as_slice();
+        while let Some((first, rest)) = words.split_first() {
+            if RESERVED.contains(&first.text.as_str()) && !first.open || first.text == "{" {
+                words = rest;
+            } else if first.text == "function" {
+                words = rest.get(1..).unwrap_or_default();
+            } else {
+                break;
+            }
+        }
+        match words.first() {
+            None if !part.words.is_empty() => return,
+            Some(first) if NO_COMMAND.contains(&first.text.as_str()) => return,
+            _ => self.add_text(part.text.clone()),
+        }
+        self.add_words(words);
+        self.follow(words, split);
+    }
+
+    /// Notes the command that `words` are, and those that it starts.
+    fn follow(&mut self, mut words: &[Word], split: &mut Split) {
+        loop {
+            while let Some((_, rest)) = words.split_first().filter(|(word, _)| is_assignment(word)) {
+                words = rest;
+                self.add_words(words);
+            }
+            let Some((program, arguments)) = words.split_first() else { return };
+            if program.open {
+                return split.unclear("a program's name in it is only known when it runs");
+            }
+            let name = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
+            let name = name.strip_suffix(".exe").unwrap_or(&name).to_owned();
+            self.simple.push((name.clone(), arguments.to_vec()));
+            if SHELLS.contains(&name.as_str()) || name == "su" {
+                return script_of(arguments, split);
+            }
+            match name.as_str() {
+                "eval" => return evaluated(arguments, split),
+                "trap" => return arguments.first().map_or((), |script| evaluated(std::slice::from_ref(script), split)),
+                "find" | "fd" => {
+                    let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+                    for (at, _) in arguments.iter().enumerate().filter(|(_, word)| marks.contains(&word.text.as_str())) {
+                        let command = &arguments[at + 1..];
+                        let end = command.iter().position(|word| word.text == ";" || word.text == "+").unwrap_or(command.len());
+                        self.add_words(&command[..end]);
+                        self.follow(&command[..end], split);
+                    }
+                    return;
+                }
+                _ => {}
+            }
+            let Some(wrapper) = named(&name) else { return };
+            match wrapper.started(arguments) {
+                Started::Words([]) => return,
+                Started::Words(command) => words = command,
+                Started::Unclear => return split.unclear("a program in it starts another one, and it can't be told which"),
+            }
+            self.add_words(words);
+        }
+    }
+}
+
+/// What a shell is given to run.
+fn script_of(arguments: &[Word], split: &mut Split) {
+    let (mut rest, mut is_next) = (arguments.iter(), false);
+    while let Some(word) = rest.next() {
+        let text = word.text.as_str();
+        let option = text.starts_with(['-', '+']) && text.len() > 1;
+        if word.open {
+            return split.unclear("what it gives to a shell is only known when it runs");
+        }
+        if !option && is_next {
+            return split.read(text, 1);
+        }
+        if !option {
+            // A script in a file.
+            return;
+        }
+        let short = !text.starts_with("--");
+        is_next |= short && text.contains('c') || text == "--command";
+        if ["-o", "-O", "+o", "+O", "--rcfile", "--init-file"].contains(&text) {
+            rest.next();
+        }
+    }
+    split.unclear("it starts a shell that reads its commands from elsewhere");
+}
+
+fn evaluated(script: &[Word], split: &mut Split) {
+    if script.iter().any(|word| word.text.contains(UNKNOWN)) {
+        return split.unclear("it evaluates a text that is only known when it runs");
+    }
+    let script: Vec<&str> = script.iter().map(|word| word.text.as_str()).collect();
+    split.read(&script.join(" "), 1);
+}

@@ -1,0 +1,256 @@
+//! What commands are taken for, table by table.
+
+use super::*;
+
+fn blocklist() -> Blocklist {
+    Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "here".to_owned())))
+}
+
+/// What the blocklist makes of commands: the entry that they certainly come under, `entry?` where they may, and nothing else.
+#[track_caller]
+fn check(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        let command = Command::read(text);
+        let list = blocklist();
+        let found = list.find(&command);
+        let found = found.map_or(String::new(), |blocked| format!("{}{}", blocked.entry, if blocked.certain { "" } else { "?" }));
+        assert_eq!(found, *expected, "{text:?}: {command:?}");
+    }
+}
+
+#[test]
+fn a_blocked_program_is_blocked_wherever_it_lies_and_however_it_is_written() {
+    check(&[
+        ("sudo ls", "sudo"),
+        ("SUDO ls", "sudo"),
+        ("/usr/bin/sudo ls", "sudo"),
+        ("su\\do ls", "sudo"),
+        ("s\"ud\"o ls", "sudo"),
+        ("'sudo' ls", "sudo"),
+        ("su\\\ndo ls", "sudo"),
+        ("$'\\x73udo' ls", "sudo"),
+        ("$'\\163udo' ls", "sudo"),
+        ("mkfs.ext4 /dev/sda1", "mkfs"),
+        ("mkfs /dev/sda1", "mkfs"),
+        ("curl https://example.org", "curl"),
+        ("sudoku", ""),
+        ("ncdu", ""),
+        ("cat sudo", ""),
+        ("echo 'sudo ls'", ""),
+        ("grep -r curl src", ""),
+        ("git commit -m 'use curl; not wget'", ""),
+    ]);
+}
+
+#[test]
+fn every_command_of_a_line_counts() {
+    check(&[
+        ("true && sudo x", "sudo"),
+        ("true || sudo x", "sudo"),
+        ("true; sudo x", "sudo"),
+        ("true & sudo x", "sudo"),
+        ("true | sudo x", "sudo"),
+        ("true |& sudo x", "sudo"),
+        ("true\nsudo x", "sudo"),
+        ("(sudo x)", "sudo"),
+        ("{ sudo x; }", "sudo"),
+        ("! sudo x", "sudo"),
+        ("if true; then sudo x; fi", "sudo"),
+        ("while sudo x; do :; done", "sudo"),
+        ("for i in 1 2; do sudo x; done", "sudo"),
+        ("case $x in a) sudo x;; esac", "sudo"),
+        ("f() { sudo x; }", "sudo"),
+        ("function f { sudo x; }", "sudo"),
+        ("true # sudo x", ""),
+        ("echo a#sudo", ""),
+        ("true # x\nsudo y", "sudo"),
+        ("true > sudo", ""),
+        ("true 2>&1 | sudo x", "sudo"),
+        ("true &> log; sudo x", "sudo"),
+    ]);
+}
+
+#[test]
+fn what_stands_before_a_command_hides_nothing() {
+    check(&[
+        ("A=1 sudo x", "sudo"),
+        ("A=1 B='a b' sudo x", "sudo"),
+        ("PATH+=:/x sudo x", "sudo"),
+        ("env sudo x", "sudo"),
+        ("env -i A=1 sudo x", "sudo"),
+        ("env -u A B=2 sudo x", "sudo"),
+        ("nice -n 5 sudo x", "sudo"),
+        ("nice -5 sudo x", "sudo"),
+        ("nice --adjustment=5 sudo x", "sudo"),
+        ("nohup sudo x", "sudo"),
+        ("exec -a name sudo x", "sudo"),
+        ("command sudo x", "sudo"),
+        ("command -v sudo", ""),
+        ("time -p sudo x", "sudo"),
+        ("timeout 5 sudo x", "sudo"),
+        ("timeout -k 1 -s KILL 5 sudo x", "sudo"),
+        ("xargs -n1 sudo", "sudo"),
+        ("xargs -0 -I {} sudo {}", "sudo"),
+        ("xargs grep sudo", ""),
+        ("find . -name '*.c' -exec sudo x {} \\;", "sudo"),
+        ("find . -name sudo", ""),
+        ("stdbuf -oL sudo x", "sudo"),
+        ("busybox wget x", "wget"),
+        ("nice timeout 5 env A=1 sudo x", "sudo"),
+    ]);
+}
+
+#[test]
+fn commands_inside_of_commands_count() {
+    check(&[
+        ("echo $(sudo x)", "sudo"),
+        ("echo \"$(sudo x)\"", "sudo"),
+        ("echo '$(sudo x)'", ""),
+        ("echo `sudo x`", "sudo"),
+        ("echo \"`sudo x`\"", "sudo"),
+        ("echo $(echo $(sudo x))", "sudo"),
+        ("echo `echo \\`sudo x\\``", "sudo"),
+        ("diff <(sudo x) y", "sudo"),
+        ("tee >(sudo x)", "sudo"),
+        ("echo ${A:-$(sudo x)}", "sudo"),
+        ("bash -c 'sudo x'", "sudo"),
+        ("bash -lc \"sudo x\"", "sudo"),
+        ("sh -e -c 'true; sudo x'", "sudo"),
+        ("bash -o pipefail -c 'sudo x'", "sudo"),
+        ("bash -c \"bash -c 'sudo x'\"", "sudo"),
+        ("eval 'sudo x'", "sudo"),
+        ("eval sudo x", "sudo"),
+        ("trap 'sudo x' EXIT", "sudo"),
+        ("cat <<EOF\n$(sudo x)\nEOF", "sudo"),
+        ("cat <<'EOF'\n$(sudo x)\nEOF", ""),
+        ("cat <<EOF\nsudo x\nEOF\nsudo y", "sudo"),
+        ("cat <<EOF\nsudo x\nEOF\ntrue", ""),
+    ]);
+}
+
+#[test]
+fn entries_of_several_words_are_a_program_and_arguments_of_it() {
+    check(&[
+        ("dd if=/dev/zero of=x", "dd if="),
+        ("dd of=x bs=1 if=/dev/zero", "dd if="),
+        ("dd of=x", ""),
+        ("dd of=x $MORE", "dd if=?"),
+        ("rm -rf /", "rm -rf /"),
+        ("rm -fr /", "rm -rf /"),
+        ("rm -r -f /", "rm -rf /"),
+        ("rm --recursive --force /", "rm -rf /"),
+        ("rm -rf //", "rm -rf /"),
+        ("rm -rf /./", "rm -rf /"),
+        ("rm -rf /*", "rm -rf /"),
+        ("rm -rf -- /", "rm -rf /"),
+        ("rm -rf ~", "rm -rf /"),
+        ("rm -rf --no-preserve-root /", "rm -rf /"),
+        ("rm -rf .git/worktrees/x", "rm -rf /"),
+        ("rm -rf /tmp/x", ""),
+        ("rm -rf build", ""),
+        ("rm -rf build/*", ""),
+        ("rm /", ""),
+        ("rm -rf $DIR", "rm -rf /?"),
+        ("rm -rf \"$DIR\"/", "rm -rf /?"),
+        ("rm -rf \"$DIR/build\"", ""),
+    ]);
+    let list = Blocklist::new([("git push --force".to_owned(), "here".to_owned())]);
+    for (text, blocked) in [
+        ("git push --force", true),
+        ("git push origin main --force", true),
+        ("git -C x push --force", true),
+        ("git push", false),
+        ("git commit -m 'push --force'", false),
+    ] {
+        assert_eq!(list.find(&Command::read(text)).is_some(), blocked, "{text}");
+    }
+}
+
+#[test]
+fn what_can_not_be_seen_through_says_so() {
+    for text in [
+        "$CMD x",
+        "\"$CMD\" x",
+        "$(echo sudo) x",
+        "/usr/bin/su?o x",
+        "{sudo,x}",
+        "eval \"$X\"",
+        "bash -c \"$X\"",
+        "bash",
+        "curl x | bash",
+        "bash <<< 'sudo x'",
+        "cat <<EOF\nx\nEOF",
+        "cat <<EOF\nx",
+        "echo 'unended",
+        "echo \"unended",
+        "echo $(unended",
+        "env -S 'sudo x'",
+        "nice --strange 5 sudo x",
+        "sudo --strange x",
+        "find . -exec $X {} +",
+        "xargs $X",
+    ] {
+        assert!(Command::read(text).unclear.is_some(), "{text}: {:?}", Command::read(text));
+    }
+    for text in ["ls -l", "echo $HOME *.rs", "echo $(date)", "A=$X ls", "cat < notes.txt", "bash script.sh", "git log --format='%h'", ""] {
+        assert_eq!(Command::read(text).unclear, None, "{text}");
+    }
+    let deep = format!("{}true{}", "$(".repeat(100), ")".repeat(100));
+    assert!(Command::read(&deep).unclear.is_some());
+    assert!(Command::read(&"true;".repeat(100_000)).unclear.is_some());
+    assert!(Command::read(&(0..1000).map(|index| format!("a{index};")).collect::<String>()).unclear.is_some());
+}
+
+#[test]
+fn a_command_consists_of_what_runs_and_of_where_it_writes() {
+    let check = |text: &str, expected: &[&str]| assert_eq!(Command::read(text).texts, expected, "{text}");
+    check("git status", &["git status"]);
+    check("cd x && git push", &["cd x", "git push"]);
+    check("A=1 git push", &["A=1 git push", "git push"]);
+    check("timeout 5 git push", &["timeout 5 git push", "git push"]);
+    check("git log > out.txt", &["> out.txt", "git log > out.txt", "git log"]);
+    check("make >/dev/null 2>&1", &["make >/dev/null 2>&1", "make"]);
+    check("git commit -m \"a b\"", &["git commit -m \"a b\"", "git commit -m a b"]);
+    check("sh -c 'git push'", &["sh -c 'git push'", "sh -c git push", "git push"]);
+}
+
+#[test]
+fn the_risk_is_that_of_the_riskiest_part() {
+    for (text, expected) in [
+        ("ls", Risk::Low),
+        ("git status", Risk::Low),
+        ("git push", Risk::Medium),
+        ("git -C x push", Risk::Medium),
+        ("npm install", Risk::Medium),
+        ("cargo build", Risk::Low),
+        ("cargo publish", Risk::Medium),
+        ("mv a b", Risk::Medium),
+        ("rm a", Risk::High),
+        ("ls && rm a", Risk::High),
+        ("A=1 /bin/rm a", Risk::High),
+        ("timeout 5 ssh host", Risk::High),
+        ("bash -c 'chmod 777 x'", Risk::High),
+        ("mkfs.ext4 x", Risk::High),
+        ("echo rm", Risk::Low),
+    ] {
+        assert_eq!(Command::read(text).risk().0, expected, "{text}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever is written, it is looked at in time and without a panic.
+    #[test]
+    fn any_text_is_looked_into(text in "([ -~]|\n|sudo|\\$\\(|`|<<|\\\\|'|\"|\u{e9}|\u{1f600}){0,200}") {
+        let command = Command::read(&text);
+        proptest::prop_assert!(command.texts.len() <= 2048);
+    }
+
+    /// A blocked command is found or suspected behind whatever stands before and after it.
+    #[test]
+    fn no_neighbour_hides_a_blocked_command(before in "[a-z |&;()\n=>.-]{0,30}", after in "[ -~\n]{0,30}") {
+        let text = format!("{before}\nsudo x\n{after}");
+        let command = Command::read(&text);
+        let found = blocklist().find(&command).is_some_and(|blocked| blocked.entry == "sudo" || !blocked.certain);
+        proptest::prop_assert!(found || command.unclear.is_some(), "{text:?} {command:?}");
+    }
+}

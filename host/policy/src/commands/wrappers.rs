@@ -1,0 +1,155 @@
+//! Programs that start another one, and how to find that in their arguments.
+
+use super::split::Word;
+
+/// A program that runs the rest of its arguments as a command.
+pub(super) struct Wrapper {
+    pub(super) name: &'static str,
+    /// Options that take the next word, or what is written right behind a short one.
+    values: &'static [&'static str],
+    /// Options that take nothing.
+    flags: &'static [&'static str],
+    /// Words between the options and the command.
+    words: usize,
+    /// Whether `NAME=value` may stand before the command.
+    assignments: bool,
+}
+
+const fn wrapper(name: &'static str, values: &'static [&'static str], flags: &'static [&'static str], words: usize) -> Wrapper {
+    Wrapper { name, values, flags, words, assignments: false }
+}
+
+const SUDO_VALUES: &[&str] = &["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-D", "-R", "--user", "--group"];
+
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        name: "env",
+        values: &["-u", "--unset", "-C", "--chdir"],
+        flags: &["-i", "-", "-0", "-v", "--ignore-environment", "--null", "--debug"],
+        words: 0,
+        assignments: true,
+    },
+    Wrapper {
+        name: "sudo",
+        values: SUDO_VALUES,
+        flags: &["-A", "-b", "-E", "-H", "-n", "-P", "-S", "-i", "-s", "-k"],
+        words: 0,
+        assignments: true,
+    },
+    wrapper("doas", &["-u", "-C"], &["-n", "-s", "-L"], 0),
+    wrapper("command", &[], &["-p"], 0),
+    wrapper("builtin", &[], &[], 0),
+    wrapper("exec", &["-a"], &["-c", "-l"], 0),
+    wrapper("nice", &["-n", "--adjustment"], &[], 0),
+    wrapper("ionice", &["-c", "-n", "--class", "--classdata"], &["-t", "--ignore"], 0),
+    wrapper("nohup", &[], &[], 0),
+    wrapper("setsid", &[], &["-c", "-f", "-w", "--ctty", "--fork", "--wait"], 0),
+    wrapper("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], &[], 0),
+    wrapper("time", &["-f", "-o", "--format", "--output"], &["-p", "-v", "-a", "-q", "--verbose", "--portability", "--append"], 0),
+    wrapper("timeout", &["-s", "-k", "--signal", "--kill-after"], &["-v", "-p", "-f", "--verbose", "--foreground", "--preserve-status"], 1),
+    wrapper("chrt", &["-T", "-P", "-D"], &["-f", "-r", "-o", "-b", "-i", "-v"], 1),
+    wrapper("taskset", &[], &["-a"], 1),
+    wrapper("chroot", &["--userspec", "--groups"], &["--skip-chdir"], 1),
+    wrapper("unshare", &["-S", "-G", "-R", "-w"], &["-m", "-u", "-i", "-n", "-p", "-U", "-C", "-T", "-f", "-r", "-c"], 0),
+    wrapper("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], &["-s", "-x", "-e", "-u", "-n", "-o", "-F"], 1),
+    wrapper("watch", &["-n", "--interval"], &["-b", "-c", "-d", "-e", "-g", "-p", "-t", "-w", "-x"], 0),
+    wrapper("strace", &["-o", "-e", "-p", "-s", "-a", "-u", "-E"], &["-f", "-ff", "-c", "-q", "-t", "-tt", "-T", "-v", "-y"], 0),
+    wrapper("busybox", &[], &[], 0),
+    wrapper("toybox", &[], &[], 0),
+    wrapper(
+        "xargs",
+        &[
+            "-n",
+            "-P",
+            "-I",
+            "-L",
+            "-d",
+            "-s",
+            "-a",
+            "-E",
+            "--max-args",
+            "--max-procs",
+            "--max-lines",
+            "--delimiter",
+            "--arg-file",
+            "--max-chars",
+        ],
+        &["-0", "-r", "-t", "-p", "-x", "-o", "--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit"],
+        0,
+    ),
+    wrapper(
+        "parallel",
+        &["-j", "--jobs", "-n", "-N", "-I", "-a", "-d"],
+        &["-k", "-0", "-t", "-u", "--keep-order", "--verbose", "--ungroup"],
+        0,
+    ),
+];
+
+/// What a wrapper starts.
+pub(super) enum Started<'w> {
+    /// This command, which may be empty.
+    Words(&'w [Word]),
+    /// It can't be told.
+    Unclear,
+}
+
+/// The wrapper of that name.
+pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
+    WRAPPERS.iter().find(|wrapper| wrapper.name == name)
+}
+
+impl Wrapper {
+    /// The command among the words behind the wrapper's name.
+    pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
+        // `command -v x` asks where x is.
+        if self.name == "command" && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str())) {
+            return Started::Words(&[]);
+        }
+        while let Some((word, rest)) = words.split_first() {
+            let text = word.text.as_str();
+            if !text.starts_with('-') || (text == "-" && !self.flags.contains(&"-")) {
+                break;
+            }
+            words = rest;
+            if text == "--" {
+                break;
+            }
+            if word.open {
+                return Started::Unclear;
+            }
+            let long = text.starts_with("--");
+            let name = text.split_once('=').map_or(text, |(name, _)| name);
+            if self.values.contains(&name) {
+                if name == text {
+                    words = words.get(1..).unwrap_or_default();
+                }
+            } else if long && self.flags.contains(&text) || !long && self.short(text) {
+            } else {
+                return Started::Unclear;
+            }
+        }
+        if self.assignments {
+            while let Some((_, rest)) = words.split_first().filter(|(word, _)| is_assignment(word)) {
+                words = rest;
+            }
+        }
+        Started::Words(words.get(self.words..).unwrap_or_default())
+    }
+
+    /// Whether short options are written together, the last perhaps with its value: `-n5`, `-0r`; or a number, as `nice` takes.
+    fn short(&self, text: &str) -> bool {
+        if self.flags.contains(&text) || text[1..].bytes().all(|byte| byte.is_ascii_digit()) {
+            return true;
+        }
+        let mut letters = text.char_indices().skip(1);
+        letters.all(|(_, letter)| self.flags.contains(&format!("-{letter}").as_str()))
+            || self.values.iter().any(|option| option.len() == 2 && text.starts_with(option))
+    }
+}
+
+/// `NAME=value`.
+pub(super) fn is_assignment(word: &Word) -> bool {
+    let Some((name, _)) = word.text.split_once('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
+    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

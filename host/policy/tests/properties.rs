@@ -1,0 +1,147 @@
+//! What no rule may undo, tried with rules and calls of every kind.
+
+#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+mod support;
+
+use berth_policy::rules::{Effect, Rule, RuleSet};
+use berth_policy::{Autonomy, Gate, Policy, Trust, Verdict};
+use proptest::prelude::*;
+
+use support::{Call, autonomy, bash, blocklist, decide, list, moved, placed, read, rule, write};
+
+const TOOLS: [&str; 4] = ["read", "write", "move_path", "bash"];
+const PATHS: [&str; 5] = ["/w/a/x", "/w/a/y", "/w/b/x", "/w/B/X", "/w/c"];
+const COMMANDS: [&str; 8] = ["ls", "git push", "rm x", "sudo x", "ls; git push", "$X", "timeout 1 ls", "ls > a"];
+const PATTERNS: [&str; 10] = ["*", "a/**", "b", "/w/a/x", "x", "git *", "ls*", "rm x", "sudo x", "> *"];
+const VERDICTS: [Verdict; 3] = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
+
+fn of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+    prop::sample::select(all)
+}
+
+fn calls() -> impl Strategy<Value = Call> {
+    let trust = of(&[Trust::Trusted, Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked]);
+    (of(&TOOLS), of(&PATHS), of(&PATHS), of(&COMMANDS), any::<bool>(), trust).prop_map(|(tool, one, other, command, believed, trust)| {
+        let call = match tool {
+            "read" => read(one),
+            "write" => write(one),
+            "move_path" => moved(one, other),
+            _ => bash(command),
+        };
+        Call { believed, trust, ..call }
+    })
+}
+
+type Written = (&'static str, Verdict);
+
+fn written() -> impl Strategy<Value = Vec<Written>> {
+    prop::collection::vec((of(&PATTERNS), of(&VERDICTS)), 0..4)
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let one = (of(&[Effect::Allow, Effect::Deny]), of(&["", "read", "*", "*e*", "bash"]), of(&["", "a", "b/**", "x"])).prop_map(
+        |(effect, tool, path)| {
+            let list = |text: &'static str| if text.is_empty() { Vec::new() } else { vec![text] };
+            rule(effect, &list(tool), &list(path))
+        },
+    );
+    prop::collection::vec(one, 0..3)
+}
+
+/// What a policy is made of, so that it can be made again with something more or less.
+#[derive(Clone, Debug)]
+struct Made {
+    lists: Vec<(&'static str, Vec<Written>)>,
+    sets: [Vec<Rule>; 3],
+    autonomy: Autonomy,
+    block_high_risk: bool,
+}
+
+fn policies() -> impl Strategy<Value = Made> {
+    let lists = prop::collection::vec((of(&TOOLS), written()), 0..4);
+    let level = of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
+    (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(|(lists, one, two, three, autonomy, block_high_risk)| Made {
+        lists,
+        sets: [one, two, three],
+        autonomy,
+        block_high_risk,
+    })
+}
+
+impl Made {
+    fn policy(&self) -> Policy {
+        let mut policy = autonomy(self.autonomy);
+        for (tool, rules) in &self.lists {
+            policy.permissions.add(*tool, list(rules));
+        }
+        let set = |index: usize| RuleSet { rules: self.sets[index].clone() };
+        policy.ceiling = vec![set(0)];
+        (policy.policy, policy.authorization) = (set(1), set(2));
+        policy.block_high_risk = placed(self.block_high_risk);
+        policy.blocklist = blocklist();
+        policy
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// An allow, wherever it is added, undoes no denial of the blocklist or of the rules over all tools, unless it stands in the very set
+    /// whose rules that allow denied by having no match.
+    #[test]
+    fn no_allow_undoes_a_denial(made in policies(), call in calls(), tool in of(&TOOLS), pattern in of(&PATTERNS), place in 0..8_usize) {
+        let before = decide(&made.policy(), &call, true);
+        prop_assume!(before.verdict == Verdict::Deny);
+        let mut more = made.clone();
+        let lists = more.lists.len();
+        match place {
+            0..=2 => more.sets[place].push(rule(Effect::Allow, &[], &[])),
+            3..=4 => more.lists.insert(0, (tool, vec![(pattern, Verdict::Allow)])),
+            5 => more.autonomy = Autonomy::Full,
+            _ if lists > 0 => more.lists[place % lists].1.insert(0, (pattern, Verdict::Allow)),
+            _ => {}
+        }
+        let after = decide(&more.policy(), &call, true);
+        let own = match place {
+            0..=2 => [Gate::Ceiling, Gate::Policy, Gate::Authorization][place] == before.gate && before.rule.contains("that allow"),
+            5 => before.gate == Gate::Autonomy,
+            // An earlier rule of the same list is what decides.
+            6.. => before.gate == Gate::Permissions,
+            _ => false,
+        };
+        prop_assert!(after.verdict == Verdict::Deny || own, "{before:?} became {after:?}");
+    }
+
+    /// A rule at the end of a list changes nothing that an earlier one of it decides.
+    #[test]
+    fn a_permission_at_the_end_changes_no_earlier_answer(call in calls(), rules in written(), last in (of(&PATTERNS), of(&VERDICTS))) {
+        let with = |rules: &[Written]| {
+            let mut policy = autonomy(Autonomy::Supervised);
+            policy.permissions.add(call.tool, list(rules));
+            policy
+        };
+        let all = [rules.as_slice(), &[("*", Verdict::Ask)]].concat();
+        let longer = [all.as_slice(), &[last]].concat();
+        prop_assert_eq!(decide(&with(&all), &call, false), decide(&with(&longer), &call, false));
+        // Where nothing decides yet, it may, but it takes back no denial.
+        let (short, long) = (decide(&with(&rules), &call, false), decide(&with(&[rules.as_slice(), &[last]].concat()), &call, false));
+        prop_assert!(short.verdict < Verdict::Deny || long.verdict == Verdict::Deny, "{short:?} became {long:?}");
+    }
+
+    /// Without one of the permissions that allow, without autonomy, or with one rule more that denies, no more is allowed.
+    #[test]
+    fn taking_away_never_allows_more(made in policies(), call in calls(), place in 0..10_usize, confirmed in any::<bool>()) {
+        let mut less = made.clone();
+        let sets = less.sets.len();
+        match place {
+            0 => less.autonomy = Autonomy::Supervised.min(less.autonomy),
+            1 => less.autonomy = Autonomy::ReadOnly,
+            2 => less.block_high_risk = true,
+            3..=5 => less.sets[place % sets].push(rule(Effect::Deny, &[], &["a"])),
+            6..=8 => less.lists.push((call.tool, vec![("*", VERDICTS[place % 3].max(Verdict::Ask))])),
+            _ => less.lists.iter_mut().for_each(|(_, rules)| rules.retain(|(_, verdict)| *verdict != Verdict::Allow)),
+        }
+        let (before, after) = (decide(&made.policy(), &call, confirmed), decide(&less.policy(), &call, confirmed));
+        prop_assert!(after.verdict >= before.verdict, "{before:?} became {after:?}");
+    }
+}

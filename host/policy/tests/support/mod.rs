@@ -1,0 +1,130 @@
+//! Calls and policies, as tables write them.
+
+use std::borrow::Cow;
+
+use berth_contract::{Access, Annotations, SubjectKind};
+use berth_policy::files::PathGlobs;
+use berth_policy::rules::{Effect, Rule, RuleSet};
+use berth_policy::{
+    ActedOn, Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed, Policy, TextGlob, Trust, Verdict,
+};
+use serde_json::{Value, json};
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub tool: &'static str,
+    pub aliases: Vec<String>,
+    pub annotations: Annotations,
+    pub subjects: Vec<ActedOn>,
+    pub believed: bool,
+    pub arguments: Value,
+    pub trust: Trust,
+    pub phase: Option<Phase>,
+}
+
+impl Call {
+    /// The call as the gates see it.
+    pub fn action(&self) -> Action<'_> {
+        Action {
+            tool: self.tool,
+            aliases: &self.aliases,
+            provider: "some",
+            built_in: true,
+            annotations: self.annotations,
+            subjects: &self.subjects,
+            subjects_believed: self.believed,
+            arguments: &self.arguments,
+            trust: self.trust,
+            phase: self.phase,
+            caller: None,
+        }
+    }
+}
+
+/// A call of a tool that acts on something.
+pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Access, &str)]) -> Call {
+    let subjects = subjects.iter().map(|(kind, access, text)| ActedOn { kind: *kind, access: *access, text: (*text).to_owned() });
+    Call {
+        tool,
+        aliases: Vec::new(),
+        annotations: Annotations { read_only, open_world: false, ..Annotations::default() },
+        subjects: subjects.collect(),
+        believed: true,
+        arguments: json!({}),
+        trust: Trust::Trusted,
+        phase: None,
+    }
+}
+
+pub fn write(path: &str) -> Call {
+    call("write", false, &[(SubjectKind::Path, Access::Write, path)])
+}
+
+pub fn read(path: &str) -> Call {
+    call("read", true, &[(SubjectKind::Path, Access::Read, path)])
+}
+
+pub fn bash(command: &str) -> Call {
+    call("bash", false, &[(SubjectKind::Command, Access::Write, command)])
+}
+
+pub fn moved(from: &str, to: &str) -> Call {
+    call("move_path", false, &[(SubjectKind::Name, Access::Write, from), (SubjectKind::Name, Access::Write, to)])
+}
+
+pub fn decide(policy: &Policy, call: &Call, confirmed: bool) -> Decision {
+    policy.decide(&call.action(), confirmed)
+}
+
+pub fn placed<T>(value: T) -> Placed<T> {
+    Placed { value, place: Cow::Borrowed("here") }
+}
+
+pub fn blocklist() -> Blocklist {
+    Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the list".to_owned())))
+}
+
+/// The list of a tool.
+pub fn list(rules: &[(&str, Verdict)]) -> Vec<Permission> {
+    let permission = |(pattern, verdict): &(&str, Verdict)| Permission {
+        pattern: Pattern::new(pattern, vec![(*pattern).to_owned()]).expect("a pattern"),
+        verdict: *verdict,
+        rule: format!("pattern = {pattern:?}"),
+        place: "here".to_owned(),
+    };
+    rules.iter().map(permission).collect()
+}
+
+/// A policy with lists for a tool, and the blocklist.
+pub fn permitting(tool: &str, lists: &[&[(&str, Verdict)]]) -> Policy {
+    let mut policy = autonomy(Autonomy::Supervised);
+    lists.iter().for_each(|rules| policy.permissions.add(tool, list(rules)));
+    policy
+}
+
+/// A policy with nothing but a level of autonomy, and the blocklist.
+pub fn autonomy(level: Autonomy) -> Policy {
+    Policy { autonomy: placed(level), blocklist: blocklist(), ..Policy::default() }
+}
+
+/// A rule over tools and paths.
+pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
+    let globs = paths.iter().map(|path| ((*path).to_owned(), String::new())).collect();
+    Rule {
+        effect,
+        tools: tools.iter().map(|tool| TextGlob::new(tool).expect("a glob")).collect(),
+        paths: if paths.is_empty() { None } else { Some(PathGlobs::ignoring_case(globs).expect("globs")) },
+        access: None,
+        arguments: Vec::new(),
+        trust: None,
+        phases: Vec::new(),
+        rule: format!("{effect:?} {tools:?} {paths:?}"),
+        place: "here".to_owned(),
+    }
+}
+
+/// A policy under which everything is allowed that these rules and the blocklist let pass.
+pub fn policed(rules: Vec<Rule>) -> Policy {
+    Policy { policy: RuleSet { rules }, ..autonomy(Autonomy::Full) }
+}
