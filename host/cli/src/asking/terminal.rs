@@ -23,3 +23,54 @@ pub(crate) fn answered<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>, ques
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn question(always: Value) -> Question {
+        let decision = json!({ "verdict": "ask", "gate": "permissions", "rule": "a rule", "place": "a place", "remedy": "" });
+        let subject = json!({ "kind": "path", "access": "write", "text": "/w/real" });
+        let question = json!({
+            "id": "1", "session": "s", "fingerprint": "0".repeat(64), "tool": "write", "provider": "file", "subjects": [subject],
+            "arguments": { "path": "/w/link", "content": "one\ntwo\u{9b}31m", "list": [1, "\u{202e}"] }, "decision": decision,
+            "attachments": [{ "media_type": "text/plain", "bytes": 3, "sha256": "ab", "text": "att" }], "always": always,
+        });
+        serde_json::from_value(question).expect("it is a question")
+    }
+
+    #[track_caller]
+    fn reply(always: Value, input: &str) -> Option<Reply> {
+        answered(&mut Dialogue::between(input.as_bytes(), Vec::new()), &question(always), "terminal").ok()
+    }
+
+    #[test]
+    fn what_is_no_answer_is_asked_again_and_the_end_of_the_input_is_none() {
+        let (rule, none) = (json!({ "writes": { "tool": "write", "pattern": "/w/real" } }), json!({ "unavailable": "no" }));
+        let yes = |scope| Some(Reply::Yes { scope, by: "terminal".to_owned() });
+        let no = Some(Reply::No { by: "terminal".to_owned() });
+        for (input, expected) in
+            [("y\n", yes(Scope::Once)), (" Session \n", yes(Scope::Session)), ("\n", no.clone()), ("sure\nn\n", no.clone())]
+        {
+            assert_eq!(reply(rule.clone(), input), expected, "{input:?}");
+            assert_eq!(reply(none.clone(), input), expected, "{input:?}");
+        }
+        assert_eq!(reply(rule.clone(), "always\n"), yes(Scope::Always));
+        assert_eq!(reply(none, "always\nn\n"), no, "what is not offered is no answer");
+        assert_eq!(reply(rule.clone(), ""), None);
+        assert_eq!(reply(rule, "sure"), None);
+    }
+
+    #[test]
+    fn all_of_the_action_is_shown_and_none_of_it_steers_the_terminal() {
+        let shown = shown::question(&question(json!({ "writes": { "tool": "write", "pattern": "/w/real" } })));
+        assert_eq!(
+            anstream::adapter::strip_str(&shown).to_string(),
+            "write needs a yes (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
+             list: [1, \"\\U0000202E\"]\n  attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  why: a rule, a place\n  \
+             always writes into your berth.toml:\n  │ [[tools.permissions.write]]\n  │ pattern = \"/w/real\"\n  │ action = \"allow\"\n"
+        );
+    }
+}
