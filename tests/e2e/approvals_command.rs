@@ -89,6 +89,18 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
 }
 
 #[test]
+fn of_calls_at_the_same_time_one_takes_the_yes() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
+    let call = || cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let calls: Vec<_> = (0..6).map(|_| call()).collect();
+    let ended: Vec<i32> = calls.into_iter().map(|call| Ended::of(call.wait_with_output().expect("it ends")).code).collect();
+    assert_eq!(ended.iter().filter(|code| **code == 0).count(), 1, "{ended:?}");
+    assert!(ended.iter().all(|code| [0, 3].contains(code)), "{ended:?}");
+}
+
+#[test]
 fn a_yes_for_the_session_serves_until_it_expires_and_in_that_session_alone() {
     let cli = Cli::new();
     let call = [&WRITE[..], &["--session", "mine"]].concat();
