@@ -184,6 +184,22 @@ fn a_tool_waits_until_another_one_has_succeeded_in_the_session() {
 }
 
 #[test]
+fn what_a_process_has_called_counts_for_the_next() {
+    let cli = Cli::new();
+    cli.configure("[tools.dependencies]\nenabled = true\n[tools.dependencies.rules.write]\nrequires = [\"read\"]\n");
+    let lists = |name: &str| cli.run(&["tools"]).ends(0).stdout.lines().any(|line| line.starts_with(name));
+    assert!(!lists("write ") && lists("read "));
+    let refused = cli.run(&["call", "--yes", "write", "path=new.txt", "content=x"]).ends(3);
+    assert!(refused.stderr.contains("Call `read` first") && !cli.work().join("new.txt").exists(), "{}", refused.stderr);
+    cli.run(&["call", "--session", "another", "read", "path=notes.txt"]).ends(0);
+    assert!(!lists("write "));
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    assert!(lists("write "));
+    cli.run(&["call", "--yes", "write", "path=new.txt", "content=x"]).ends(0);
+    assert!(cli.work().join("new.txt").exists());
+}
+
+#[test]
 fn rules_that_would_stop_everything_stop_nothing() {
     run(async {
         let settings = [

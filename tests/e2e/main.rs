@@ -26,6 +26,7 @@ mod journey;
 mod limits;
 mod loading;
 mod plugin_commands;
+mod policy_commands;
 mod provisional;
 mod races;
 mod ready;

@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Show, describe, check or begin the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Say what would become of a call, or what became of one, and by which rule
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Let the berth.toml of the working directory grant more than your own does
     Trust(TrustArguments),
     /// Show tools at work, and what the sandbox stops
@@ -280,6 +283,47 @@ pub(crate) enum ConfigCommand {
         /// Check this file alone, instead of everything that holds
         file: Option<PathBuf>,
     },
+}
+
+const CHECK_AFTER: &str = "\
+Examples:
+  berth policy check write path=src/main.rs content=x
+  berth policy check grep '{\"pattern\": \"TODO\"}' --json
+
+It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call
+would run, with 3 if it would be refused or a person would have to agree, and with 2 if the call itself is wrong.";
+
+/// `berth policy`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what would become of a call, without making it
+    Check(PolicyCheck),
+    /// Say what became of a call, and by which rule, from the audit
+    #[command(after_help = "Example:\n  berth policy explain 1f0c9a37b2d4e586-1")]
+    Explain {
+        /// The call's id, as `berth call --json` and the audit have it
+        id: String,
+        /// Print one JSON object: the decision, and everything that was recorded
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `berth policy check`.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_AFTER)]
+pub(crate) struct PolicyCheck {
+    /// The tool's name; `berth tools` lists them
+    pub(crate) tool: String,
+    /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
+    #[arg(value_name = "ARGUMENTS")]
+    pub(crate) arguments: Vec<String>,
+    /// The session that the call would belong to [default: what you do in this directory]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+    /// Print one JSON object: the verdict, what decides, and what each gate says
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const INIT_AFTER: &str = "\

@@ -18,6 +18,7 @@ mod man;
 mod nearest;
 mod new_file;
 mod plugin;
+mod policy;
 mod schema;
 mod shown;
 mod style;
@@ -81,6 +82,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),
+        Command::Policy(command) => policy::run(&command, &options),
         Command::Trust(trust) => trust::run(&trust, &options),
         Command::Demo(demo) => demo::run(&demo),
         Command::Doctor(doctor) => doctor::run(&doctor, &options),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use berth_host::config::Folders;
 use berth_host::text::{cut, neutral, neutral_line};
 use berth_host::{Access, Annotations, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 use crate::arguments::{Options, ToolsArguments};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::host;
 use crate::plugin::{Card, Imports};
 use crate::schema;
 use crate::style::{FAINT, STRONG};
+use crate::{call, host};
 
 /// Characters of a description in the list.
 const SUMMARY: usize = 96;
@@ -27,7 +28,9 @@ pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit,
 }
 
 fn all(host: &Host, as_json: bool) -> Result<Exit, Error> {
-    let tools = host.tools();
+    // As the calls of this directory may have them.
+    let session = call::session(None, &Folders::from_environment()?)?;
+    let tools: Vec<_> = host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
     if as_json {
         let tools: Value = tools.iter().map(|tool| json!(**tool)).collect();
         writeln!(std::io::stdout().lock(), "{tools:#}")?;

@@ -47,7 +47,7 @@ impl Host {
         Answer { id: id.clone(), tool, outcome, decision, approval, cached: *cached, truncated: *truncated, steps: steps.taken }
     }
 
-    fn begin(&self, request: Request) -> (Facts, Rest) {
+    pub(crate) fn begin(&self, request: Request) -> (Facts, Rest) {
         let Request { tool, arguments, attachments, caller, session, phase, trust, audience, approver, events, cancel } = request;
         let facts = Facts {
             id: next_id(),
@@ -196,7 +196,7 @@ impl Drop for Unanswered<'_> {
 }
 
 /// What the journey uses up of a request.
-struct Rest {
+pub(crate) struct Rest {
     approver: Option<Arc<dyn Approver>>,
     events: Arc<dyn Events>,
     cancel: CancellationToken,

@@ -221,6 +221,7 @@ mod approvals;
 pub mod audit;
 mod builder;
 mod catalogue;
+mod checking;
 pub mod config;
 mod counting;
 pub mod doctor;
@@ -242,6 +243,7 @@ mod waiting;
 pub use approvals::{
     Always, Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
 };
+pub use audit::Trail;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
     FileState, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told,
@@ -252,6 +254,7 @@ pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
 pub use builder::HostBuilder;
+pub use checking::{Check, GateSays, Said};
 pub use host::{Answer, Audience, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};

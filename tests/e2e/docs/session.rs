@@ -1,6 +1,7 @@
 //! A shell in which the commands of a document are run.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,11 +14,33 @@ use crate::support::{berth, shared_cache};
 pub(super) struct Session {
     pub(super) folder: PathBuf,
     user: TempDir,
+    /// A ceiling over everything that the user says.
+    pub(super) ceiling: Option<PathBuf>,
+    at_home: bool,
 }
 
 impl Session {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), user: TempDir::new().expect("a temporary folder is made") }
+        Self { folder: folder.to_owned(), user: TempDir::new().expect("a temporary folder is made"), ceiling: None, at_home: false }
+    }
+
+    /// The user's home, which has their folders in it.
+    pub(super) fn user(&self) -> PathBuf {
+        self.user.path().canonicalize().expect("the folder is there")
+    }
+
+    /// Puts a file into the home.
+    pub(super) fn write_of_user(&mut self, name: &str, text: &[u8]) {
+        self.at_home = true;
+        let path = self.user().join(name);
+        let folder = path.parent().expect("a file lies in a folder");
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).and_then(|()| fs::write(&path, text)).expect("a file is written");
+    }
+
+    /// Bounds what the user says.
+    pub(super) fn under(&mut self, ceiling: &str) {
+        self.write_of_user("ceiling.toml", ceiling.as_bytes());
+        self.ceiling = Some(self.user().join("ceiling.toml"));
     }
 
     /// Puts a file into the folder.
@@ -72,6 +95,9 @@ impl Session {
             shell.env(name, self.user.path().join(folder));
         }
         shell.env("BERTH_CACHE_DIR", shared_cache());
+        // Where they have files of their own there. Otherwise it is that of who runs the tests: cargo has its toolchains there.
+        shell.envs(self.at_home.then(|| ("HOME", self.user.path())));
+        shell.envs(self.ceiling.iter().map(|path| ("BERTH_CEILING", path)));
         // The plugins of the repository have compiled most of what an example needs.
         shell.env("CARGO_TARGET_DIR", super::built());
         let output = shell.output().expect("there is a shell");

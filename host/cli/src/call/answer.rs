@@ -112,7 +112,7 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
 }
 
 /// A failure for a person: what, by which rule, and what to do.
-fn explained(failure: &Failure) -> String {
+pub(crate) fn explained(failure: &Failure) -> String {
     let code = failure.code.as_deref().map(|code| format!("/{}", neutral_line(code))).unwrap_or_default();
     let head = format!("{BAD}error[{}{code}]{BAD:#}", failure.category.as_str());
     let mut lines = Vec::new();

@@ -16,6 +16,8 @@ use berth_host::text::neutral_line;
 use berth_host::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
 
+pub(crate) use answer::explained;
+
 use crate::arguments::{CallArguments, Options};
 use crate::asking::Asker;
 use crate::error::Error;
@@ -58,7 +60,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
 }
 
 /// The session of the call: the one that was named, or else what this user does in this directory.
-fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
+pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
     let user = rustix::process::geteuid().as_raw();
     let name = match name {
         Some(name) if name.is_empty() || name.len() > MAX_SESSION || neutral_line(name) != name => {
@@ -71,7 +73,7 @@ fn session(name: Option<&str>, folders: &Folders) -> Result<Session, Error> {
 }
 
 /// The arguments that were typed, as the JSON object that the tool takes.
-fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
+pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
     let arguments = match words {
         [word] if word == "-" => stdin().and_then(|text| values::from_json(&text)),
         [word] if word.trim_start().starts_with('{') => values::from_json(word),

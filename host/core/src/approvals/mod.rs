@@ -77,9 +77,7 @@ impl Host {
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
         let fingerprint = Fingerprint::of(facts);
-        let now = facts.began;
-        let before = facts.session.look(|state| state.approved_by(&fingerprint, now).map(str::to_owned)).map_err(|error| failed(&error))?;
-        if let Some(by) = before {
+        if let Some(by) = approved_before(facts, &fingerprint).map_err(|error| failed(&error))? {
             return Ok(Approval { by, scope: Scope::Session });
         }
         let Some(approver) = approver else {
@@ -159,6 +157,15 @@ async fn question(facts: &Facts, decision: &Decision, fingerprint: Fingerprint, 
         decision: decision.clone(),
         always: always::proposal(facts, config).await,
     }
+}
+
+/// Who has agreed to such calls before, for the session.
+///
+/// # Errors
+///
+/// [`HostError::Io`]: what the session remembers can't be read.
+pub(crate) fn approved_before(facts: &Facts, fingerprint: &Fingerprint) -> Result<Option<String>, HostError> {
+    facts.session.look(|state| state.approved_by(fingerprint, facts.began).map(str::to_owned))
 }
 
 /// What a call comes to that nobody agreed to, because nobody was asked.

@@ -83,7 +83,12 @@ pub(super) fn apply(leaves: &mut Vec<Leaf>, ceilings: Vec<Unapplied>, bases: Bas
     for Unapplied { path, leaves: said } in ceilings {
         // As in the user's file: a name that no plugin can have is a mistake.
         let says = Loaded::of(&said)?.checked()?;
-        let bounds: Vec<Leaf> = said.iter().filter(|leaf| !is_rule(leaf)).cloned().collect();
+        let problems: Vec<Problem> = said.iter().filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"])).map(misplaced).collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        // Rules are no bounds of a key: they are a gate of their own, before the operator's.
+        let bounds: Vec<Leaf> = said.iter().filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"])).cloned().collect();
         let mut taken = bound(leaves, &bounds, &says, bases)?;
         let inherited = inherited(&bounds, &Loaded::of(leaves)?);
         taken.extend(bound(leaves, &inherited, &says, bases)?);
@@ -92,9 +97,13 @@ pub(super) fn apply(leaves: &mut Vec<Leaf>, ceilings: Vec<Unapplied>, bases: Bas
     Ok(applied)
 }
 
-/// Rules are no bounds of a key: they are a gate of their own, before the operator's.
-fn is_rule(leaf: &Leaf) -> bool {
-    leaf.path.starts_with(&["tools".to_owned(), "policy".to_owned(), "rules".to_owned()])
+fn is_at(leaf: &Leaf, key: [&str; 3]) -> bool {
+    leaf.path.iter().map(String::as_str).eq(key)
+}
+
+/// What among the operator's rules would count only in part.
+fn misplaced(leaf: &Leaf) -> Problem {
+    Problem::new(leaf.source(), "`tools.authorization.rules`: a ceiling can't bound it; write its rules into [tools.policy]")
 }
 
 fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_>) -> Result<Vec<Taken>, Vec<Problem>> {

@@ -63,11 +63,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             "[{ pattern = \"b\", action = \"deny\" }, { pattern = \"c\", action = \"allow\" }]",
             json!([{ "pattern": "b", "action": "deny" }, { "pattern": "a", "action": "allow" }]),
         ),
-        "tools.authorization.rules" => (
-            "[{ effect = \"allow\" }]",
-            "[{ effect = \"deny\", access = \"write\" }]",
-            json!([{ "effect": "deny", "access": "write" }, { "effect": "allow" }]),
-        ),
+        "tools.authorization.rules" => return None,
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
         "tools.file.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),

@@ -1,0 +1,115 @@
+//! `berth policy check`: what would become of a call.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use berth_host::config::Folders;
+use berth_host::text::{cut, neutral_line};
+use berth_host::{Access, ActedOn, Check, Decision, GateSays, Request, Said, Verdict};
+use serde_json::{Value, json};
+
+use crate::arguments::{Options, PolicyCheck};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+use crate::{call, host};
+
+/// Bytes of a subject or a rule in a line of the list.
+const MAX_SHOWN: usize = 200;
+
+/// Runs the command.
+pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error> {
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let session = call::session(check.session.as_deref(), &folders)?;
+    let found = host::block_on(async {
+        let host = host::build(options, folders, loaded).await?;
+        let arguments = call::arguments(&check.arguments, &check.tool, &host)?;
+        Ok(host.check(Request { session: Some(session), ..Request::new(&check.tool, arguments) }))
+    })?;
+    match (check.json, &found.outcome) {
+        (true, _) => writeln!(std::io::stdout().lock(), "{:#}", object(&check.tool, &found))?,
+        (false, Ok(decision)) => write!(anstream::stdout().lock(), "{}", text(&found, decision))?,
+        (false, Err(failure)) => write!(anstream::stderr(), "{}", call::explained(failure))?,
+    }
+    Ok(match &found.outcome {
+        Ok(_) if runs(&found) => Exit::Success,
+        Ok(_) => Exit::Denied,
+        Err(failure) => Exit::of(failure),
+    })
+}
+
+/// Whether the call would run without anybody being asked.
+fn runs(found: &Check) -> bool {
+    let verdict = found.outcome.as_ref().map(|decision| decision.verdict);
+    verdict == Ok(Verdict::Allow) || (verdict == Ok(Verdict::Ask) && found.approved_by.is_some())
+}
+
+fn object(asked: &str, found: &Check) -> Value {
+    let said = |GateSays { gate, said }: &GateSays| match said {
+        Said::Rule(decision) => rule(decision),
+        Said::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
+        Said::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
+    };
+    let subject = |ActedOn { kind, access, text }: &ActedOn| json!({ "kind": kind, "access": access, "text": text });
+    json!({
+        "tool": found.tool.as_deref().unwrap_or(asked),
+        "verdict": found.outcome.as_ref().ok().map(|decision| decision.verdict.as_str()),
+        "runs": runs(found),
+        "decision": found.outcome.as_ref().ok().map(rule),
+        "approved_by": found.approved_by,
+        "arguments": found.arguments,
+        "subjects": found.subjects.iter().map(subject).collect::<Value>(),
+        "gates": found.gates.iter().map(said).collect::<Value>(),
+        "failure": found.outcome.as_ref().err(),
+    })
+}
+
+fn rule(Decision { verdict, gate, rule, place, remedy }: &Decision) -> Value {
+    json!({ "gate": gate.as_str(), "verdict": verdict.as_str(), "rule": rule, "place": place, "remedy": remedy })
+}
+
+fn text(found: &Check, decision: &Decision) -> String {
+    let tool = neutral_line(found.tool.as_deref().unwrap_or_default());
+    let mut text = match (decision.verdict, &found.approved_by) {
+        (Verdict::Allow, _) => format!("{GOOD}allow{GOOD:#}: this call of `{tool}` would run.\n"),
+        (Verdict::Ask, None) => format!("{WARNING}ask{WARNING:#}: a person would have to agree to this call of `{tool}`.\n"),
+        (Verdict::Ask, Some(by)) => {
+            format!(
+                "{GOOD}allow{GOOD:#}: this call of `{tool}` would run, since somebody agreed to it for the session ({}).\n",
+                neutral_line(by)
+            )
+        }
+        (Verdict::Deny, _) => format!("{BAD}deny{BAD:#}: this call of `{tool}` would be refused.\n"),
+    };
+    for (name, value) in [("rule", &decision.rule), ("place", &decision.place), ("remedy", &decision.remedy)] {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", neutral_line(value));
+        }
+    }
+    if !found.subjects.is_empty() {
+        text.push_str("\nIt acts on\n");
+    }
+    for ActedOn { access, text: subject, .. } in &found.subjects {
+        let access = if *access == Access::Read { "read" } else { "write" };
+        let _ = writeln!(text, "  {access:6} {}", short(subject));
+    }
+    text.push_str("\nThe gates, in their order\n");
+    for GateSays { gate, said } in &found.gates {
+        let gate = gate.as_str();
+        let _ = match said {
+            Said::Rule(decision) => {
+                let (rule, place) = (short(&decision.rule), neutral_line(&decision.place));
+                writeln!(text, "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}", decision.verdict.as_str())
+            }
+            Said::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
+            Said::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),
+        };
+    }
+    text
+}
+
+fn short(text: &str) -> String {
+    let short = cut(text, MAX_SHOWN);
+    format!("{}{}", neutral_line(short), if short.len() < text.len() { "…" } else { "" })
+}

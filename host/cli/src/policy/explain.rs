@@ -1,0 +1,77 @@
+//! `berth policy explain`: what became of a call, and by which rule, as the record has it.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use berth_host::Trail;
+use berth_host::config::Folders;
+use berth_host::text::neutral_line;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+
+/// Runs the command.
+pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
+    let trail = Trail::open(&Folders::from_environment()?)?;
+    let records = trail.of_call(id)?;
+    // What came of it tells the most; a call that was cut off has only an intent.
+    let Some(last) = records.last() else {
+        let id = neutral_line(id);
+        return Err(Error::Usage(format!(
+            "nothing is recorded of a call {id}; `berth call --json` prints ids, and `berth audit tail` lists them"
+        )));
+    };
+    match json {
+        true => writeln!(std::io::stdout().lock(), "{:#}", json!({ "decision": decision(last), "records": records }))?,
+        false => write!(anstream::stdout().lock(), "{}", text(last, &records))?,
+    }
+    Ok(Exit::Success)
+}
+
+fn decision(record: &Value) -> Value {
+    ["verdict", "gate", "rule", "place", "approved_by", "approval_scope"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), record.get(key)?.clone())))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn text(record: &Value, records: &[Value]) -> String {
+    let field = |key: &str| record[key].as_str().map(neutral_line);
+    let tool = field("tool").or_else(|| field("asked")).unwrap_or_default();
+    let when = field("ts").unwrap_or_default();
+    let (style, word) = match record["verdict"].as_str() {
+        Some("allow") => (GOOD, "allowed"),
+        Some("ask") => (WARNING, "asked for"),
+        Some(_) => (BAD, "refused"),
+        None => (WARNING, "not decided on"),
+    };
+    let mut text = format!("{when}: the call of `{tool}` was {style}{word}{style:#}");
+    match field("gate") {
+        Some(gate) => text += &format!(" at the gate `{gate}`.\n"),
+        None => text += ": it was wrong in itself, and came to no gate.\n",
+    }
+    let mut line = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {value}");
+        }
+    };
+    line("rule", field("rule"));
+    line("place", field("place"));
+    let said = records.iter().rev().find_map(|record| Some((record["answer"].as_str()?, record["approved_by"].as_str()?)));
+    match (said, field("approved_by")) {
+        (Some((answer, by)), _) => line("a person", Some(format!("said {} ({})", neutral_line(answer), neutral_line(by)))),
+        (None, Some(by)) => line("a person", Some(format!("had agreed before ({by})"))),
+        (None, None) => {}
+    }
+    line("arguments", Some(neutral_line(&record["arguments"].to_string())));
+    match field("result").as_deref() {
+        Some("success") => line("it came to", Some("an output".to_owned())),
+        Some(_) => line("it came to", field("error").or_else(|| field("error_category"))),
+        None => line("it came to", Some("nobody knows what: only that it was about to be made is recorded".to_owned())),
+    }
+    let _ = writeln!(text, "{FAINT}`berth policy check` says what would become of such a call now.{FAINT:#}");
+    text
+}

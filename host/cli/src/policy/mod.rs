@@ -1,0 +1,16 @@
+//! `berth policy`.
+
+mod check;
+mod explain;
+
+use crate::arguments::{Options, PolicyCommand};
+use crate::error::Error;
+use crate::exit::Exit;
+
+/// Runs the command.
+pub(crate) fn run(command: &PolicyCommand, options: &Options) -> Result<Exit, Error> {
+    match command {
+        PolicyCommand::Check(check) => check::run(check, options),
+        PolicyCommand::Explain { id, json } => explain::run(id, *json),
+    }
+}

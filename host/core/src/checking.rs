@@ -1,0 +1,138 @@
+//! What would become of a call, gate by gate, without making it.
+
+use std::sync::Arc;
+
+use berth_contract::Failure;
+use berth_policy::{ActedOn, Decision, Gate, Verdict};
+use serde_json::Value;
+
+use crate::approvals::{Fingerprint, approved_before};
+use crate::facts::Facts;
+use crate::host::{Host, Request};
+use crate::{subjects, validate, waiting};
+
+/// What would become of a call. Nothing was run, asked, counted or recorded for it.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The tool's full name, where there is one of the name that was asked for.
+    pub tool: Option<String>,
+    /// The arguments, with absolute paths as far as the call got.
+    pub arguments: Value,
+    /// What it would act on.
+    pub subjects: Vec<ActedOn>,
+    /// What each gate says, in the order in which a call comes to them.
+    pub gates: Vec<GateSays>,
+    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself, and comes to no gate.
+    pub outcome: Result<Decision, Failure>,
+    /// Who has agreed already, for the session, where a person would be asked otherwise.
+    pub approved_by: Option<String>,
+}
+
+/// One gate's word on a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateSays {
+    /// The gate.
+    pub gate: Gate,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a gate says of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It has a rule for it.
+    Rule(Decision),
+    /// It has nothing against it, and nothing for it.
+    Nothing,
+    /// Nobody can tell, since an earlier gate refuses what it would look at.
+    Unknown,
+}
+
+/// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
+const AFTER_GRANTS: [Gate; 10] = [
+    Gate::Ceiling,
+    Gate::Policy,
+    Gate::Authorization,
+    Gate::Permissions,
+    Gate::Autonomy,
+    Gate::Risk,
+    Gate::Trust,
+    Gate::Dependencies,
+    Gate::Quota,
+    Gate::Rate,
+];
+
+impl Host {
+    /// Says what would become of a call, and why: every gate is asked, as by [`call`](Self::call), and nothing else happens. Nobody is
+    /// asked, nothing runs, counts against a quota or is recorded.
+    ///
+    /// What it says holds for this moment: files, rules and the session may be others when the call is made.
+    pub fn check(&self, request: Request) -> Check {
+        let (mut facts, _) = self.begin(request);
+        let mut gates = Vec::new();
+        let outcome = self.look_at(&mut facts, &mut gates);
+        let approved_by = match &outcome {
+            Ok(decision) if decision.verdict == Verdict::Ask => approved_before(&facts, &Fingerprint::of(&facts)).unwrap_or_default(),
+            _ => None,
+        };
+        Check {
+            tool: facts.tool.as_ref().map(|tool| tool.definition.name.clone()),
+            arguments: Arc::unwrap_or_clone(std::mem::take(&mut facts.arguments)),
+            subjects: facts.subjects,
+            gates,
+            outcome,
+            approved_by,
+        }
+    }
+
+    fn look_at(&self, facts: &mut Facts, gates: &mut Vec<GateSays>) -> Result<Decision, Failure> {
+        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
+        let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
+        facts.tool = Some(Arc::clone(&tool));
+        validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
+
+        say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
+        let blocked = rules.policy.blocked(subjects::commands(&tool, &facts.arguments));
+        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments)) {
+            Ok(acted_on) => facts.subjects = acted_on,
+            Err(failure) => {
+                let Some(denial) = &failure.denial else { return Err(failure) };
+                say(gates, Gate::Blocklist, blocked);
+                say(gates, Gate::Grants, Some(Decision::of_grants(denial)));
+                gates.extend(AFTER_GRANTS.map(|gate| GateSays { gate, said: Said::Unknown }));
+                return Ok(deciding(gates));
+            }
+        }
+        if let Some(action) = facts.action() {
+            for (gate, said) in rules.policy.explain(&action) {
+                say(gates, gate, said);
+                if gate == Gate::Blocklist {
+                    say(gates, Gate::Grants, None);
+                }
+            }
+        }
+        say(gates, Gate::Dependencies, waiting::waits(&rules, &catalogue, facts));
+        let counted = rules.counting.look(facts);
+        for gate in [Gate::Quota, Gate::Rate] {
+            say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
+        }
+        Ok(deciding(gates))
+    }
+}
+
+fn say(gates: &mut Vec<GateSays>, gate: Gate, said: Option<Decision>) {
+    gates.push(GateSays { gate, said: said.map_or(Said::Nothing, Said::Rule) });
+}
+
+/// The first of the most severe.
+fn deciding(gates: &[GateSays]) -> Decision {
+    let mut decided: Option<&Decision> = None;
+    for said in gates {
+        if let Said::Rule(decision) = &said.said
+            && decided.is_none_or(|known| decision.verdict > known.verdict)
+        {
+            decided = Some(decision);
+        }
+    }
+    decided.cloned().unwrap_or_else(berth_policy::undecided)
+}

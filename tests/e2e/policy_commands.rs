@@ -1,0 +1,129 @@
+//! `berth policy`: what would become of a call, and what became of one.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::Cli;
+
+/// What each gate says, by its name.
+fn says(found: &Value, gate: &str) -> Value {
+    let gates = found["gates"].as_array().expect("a list");
+    gates.iter().find(|said| said["gate"] == json!(gate)).unwrap_or_else(|| panic!("{gate} in {found}"))["verdict"].clone()
+}
+
+/// Every file below a folder, with its bytes.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type().expect("it has a type").is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push((entry.path().display().to_string(), fs::read(entry.path()).expect("it is readable"))),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_check_tells_the_verdict_and_does_nothing() {
+    let cli = Cli::new();
+    let config = "[tools]\nmax_tool_calls_per_session = 5\n[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n";
+    cli.configure(config);
+    // A session that has begun, so that there is something to change.
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    let before = (files(&cli.root.path().join("data")), files(&cli.work()));
+    let check = |line: &[&str], code: i32| {
+        let found = cli.run(&[&["policy", "check"], line, &["--json"]].concat()).ends(code);
+        assert_eq!(found.stderr, "", "{line:?}");
+        found.json()
+    };
+    let reads = check(&["read", "path=notes.txt"], 0);
+    assert_eq!((&reads["verdict"], &reads["runs"], &reads["tool"]), (&json!("allow"), &json!(true), &json!("read")));
+    assert_eq!(reads["subjects"][0]["text"], json!(cli.work().join("notes.txt")));
+    let writes = check(&["write", "path=new.txt", "content=x"], 3);
+    assert_eq!((&writes["verdict"], &writes["decision"]["gate"]), (&json!("ask"), &json!("autonomy")));
+    let denied = check(&["file_write", "path=Cargo.lock", "content=x"], 3);
+    assert_eq!((&denied["verdict"], &denied["tool"]), (&json!("deny"), &json!("write")));
+    assert_eq!(denied["decision"]["rule"], json!("pattern = \"*.lock\", action = \"deny\""));
+    let place = denied["decision"]["place"].as_str().expect("a place").to_owned();
+    assert!(place.contains("tools.permissions.write") && place.contains("berth.toml, line 3"), "{place}");
+    // What can't be looked at because of a refusal is not guessed.
+    let outside = check(&["read", "path=../secret.txt"], 3);
+    assert_eq!(
+        (says(&outside, "grants"), says(&outside, "permissions"), says(&outside, "switches")),
+        (json!("deny"), json!("unknown"), Value::Null)
+    );
+    assert!(!outside.to_string().contains("the secret"));
+    let spent =
+        cli.run(&["--set", "tools.max_tool_calls_per_session=1", "policy", "check", "read", "path=notes.txt", "--json"]).ends(3).json();
+    assert_eq!(spent["decision"]["gate"], json!("quota"));
+
+    for _ in 0..5 {
+        check(&["read", "path=notes.txt"], 0);
+    }
+    assert_eq!((files(&cli.root.path().join("data")), files(&cli.work())), before, "nothing was made, counted or recorded");
+}
+
+#[test]
+fn a_call_that_is_wrong_in_itself_comes_to_no_gate() {
+    let cli = Cli::new();
+    let wrong = cli.run(&["policy", "check", "no_such_tool"]).ends(2);
+    assert!(wrong.stderr.contains("tool_not_found") && wrong.stdout.is_empty(), "{}", wrong.stderr);
+    let wrong = cli.run(&["policy", "check", "read", "{}", "--json"]).ends(2).json();
+    assert_eq!((&wrong["verdict"], &wrong["failure"]["category"]), (&Value::Null, &json!("invalid_parameters")));
+}
+
+#[test]
+fn what_is_checked_steers_no_terminal() {
+    let cli = Cli::new();
+    // `run` looks for escapes in what is printed.
+    let arguments = "{\"path\": \"\\u001b[2J\\n\\u202e.txt\", \"content\": \"\\u001b[31m\"}";
+    let shown = cli.run(&["policy", "check", "write", arguments]).ends(3);
+    assert!(!shown.stdout.contains('\u{202e}') && shown.stdout.contains("autonomy"), "{:?}", shown.stdout);
+    let huge = format!("path={}", "x/".repeat(1500));
+    let shown = cli.run(&["policy", "check", "write", &huge, "content=x"]);
+    assert!(shown.stdout.len() < 10_000, "{}", shown.stdout.len());
+}
+
+#[test]
+fn a_session_s_yes_is_told() {
+    let cli = Cli::new();
+    let line = ["write", "path=new.txt", "content=x"];
+    let refused = cli.run(&[&["call"], &line[..], &["--json"]].concat()).ends(3).json();
+    assert_eq!(refused["failure"]["category"], json!("confirmation_required"));
+    let waiting = cli.run(&["approvals", "--json"]).ends(0).json();
+    let id = waiting[0]["id"].as_str().expect("a question waits").to_owned();
+    cli.run(&["approvals", "allow", &id, "--session"]).ends(0);
+    cli.run(&[&["call"], &line[..]].concat()).ends(0);
+    let found = cli.run(&[&["policy", "check"], &line[..], &["--json"]].concat()).ends(0).json();
+    assert_eq!((&found["verdict"], &found["runs"], &found["approved_by"]), (&json!("ask"), &json!(true), &json!("berth approvals")));
+    // Other arguments are another call.
+    cli.run(&["policy", "check", "write", "path=new.txt", "content=y"]).ends(3);
+}
+
+#[test]
+fn a_past_decision_is_explained_from_the_record() {
+    let cli = Cli::new();
+    cli.configure("[[tools.permissions.write]]\npattern = \"*.lock\"\naction = \"deny\"\n");
+    let id = |line: &[&str], code| cli.run(line).ends(code).json()["id"].as_str().expect("an id").to_owned();
+    let denied = id(&["call", "write", "path=Cargo.lock", "content=x", "--json"], 3);
+    let explained = cli.run(&["policy", "explain", &denied]).ends(0).stdout;
+    for part in
+        ["the call of `write` was refused at the gate `permissions`", "pattern = \"*.lock\", action = \"deny\"", "berth.toml, line 1"]
+    {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    // The rule that decided is told though it is gone by now.
+    cli.configure("");
+    let explained = cli.run(&["policy", "explain", &denied, "--json"]).ends(0).json();
+    assert_eq!((&explained["decision"]["verdict"], &explained["decision"]["gate"]), (&json!("deny"), &json!("permissions")));
+    let yes = id(&["call", "--yes", "write", "path=new.txt", "content=x", "--json"], 0);
+    let explained = cli.run(&["policy", "explain", &yes]).ends(0).stdout;
+    assert!(explained.contains("was allowed at the gate `autonomy`") && explained.contains("--yes"), "{explained}");
+    let read = id(&["call", "read", "path=notes.txt", "--json"], 0);
+    assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("it came to: an output"));
+    let unknown = cli.run(&["policy", "explain", "ffff-1\u{1b}[2J"]).ends(2);
+    assert!(unknown.stderr.contains("nothing is recorded of a call"), "{}", unknown.stderr);
+}
