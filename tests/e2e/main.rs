@@ -7,6 +7,7 @@ mod support;
 mod answers;
 mod approvals;
 mod approvals_command;
+mod audit;
 mod cache;
 mod calls;
 mod ceiling;

@@ -82,7 +82,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
 
 /// Builds the host of what was loaded.
 pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
-    let mut builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?).builtins(BUILTINS);
+    let builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?);
+    let mut builder = builder.builtins(BUILTINS).front_end("berth call");
     for file in &options.plugin {
         builder = builder.plugin_file(file.clone());
     }

@@ -4,6 +4,7 @@ mod approvals;
 mod arguments;
 mod ask;
 mod asking;
+mod audit;
 mod builtins;
 mod call;
 mod completions;
@@ -79,6 +80,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Call(call) => call::run(&call, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
+        Command::Audit(command) => audit::run(&command),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),

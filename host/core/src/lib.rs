@@ -114,7 +114,7 @@
 //! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
 //! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |
 //! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
-//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then | tells the model |
+//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then, or `audit` where it can't be recorded | tells the model |
 //!
 //! [`Failure::feedback`] puts a failure into the one form in which a model should be told of it. What another side is to blame for, the host
 //! has tried again already, where that is safe: `[tools.retry]` says how often.
@@ -128,6 +128,12 @@
 //!
 //! Calls are bounded: by default 30 s, 10 s of processor time, 256 MiB of memory, 1 MiB of arguments, 8 MiB of answer ([`Limits`]); larger
 //! arguments travel as [`Request::attachments`]. Text in an answer is free of what steers a terminal.
+//!
+//! # The record
+//!
+//! Every call is recorded in the folder `audit` of [`Folders::data`](config::Folders::data), whoever's host it is: before it runs if it can
+//! act, and before its answer leaves. [`audit::Trail`] reads and verifies it; [`HostBuilder::front_end`] says what it calls the program. A
+//! program that keeps a record of its own switches it off with `audit.enabled=false`.
 //!
 //! # Progress and cancellation
 //!

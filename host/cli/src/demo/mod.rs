@@ -117,7 +117,7 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
     scene.configure("hostile.wasm", hostile)?;
     let folders = scene.folders();
     let loaded = config::load(&folders, &Inputs::default())?;
-    let builder = Host::builder().config(loaded).folders(folders).working_directory(scene.project.clone());
+    let builder = Host::builder().config(loaded).folders(folders).working_directory(scene.project.clone()).front_end("berth demo");
     builder.builtins(BUILTINS).build().await
 }
 

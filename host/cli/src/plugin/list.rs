@@ -12,6 +12,7 @@ use crate::arguments::Options;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 
 /// Lists the plugins of every host that runs, and where none does, those that one would have.
@@ -84,7 +85,7 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
 }
 
 fn cells(plugin: &PluginState) -> [String; 9] {
-    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), shown_time);
+    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), shown::time);
     let name = if plugin.place == PluginPlace::BuiltIn { format!("{} (built in)", plugin.name) } else { plugin.name.clone() };
     [
         neutral_line(&name),
@@ -97,12 +98,4 @@ fn cells(plugin: &PluginState) -> [String; 9] {
         time(plugin.p50),
         time(plugin.p99),
     ]
-}
-
-fn shown_time(time: Duration) -> String {
-    match time.as_micros() {
-        micros @ 0..1000 => format!("{micros} µs"),
-        micros @ 1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
-        micros => format!("{:.1} s", micros as f64 / 1e6),
-    }
 }

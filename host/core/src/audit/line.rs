@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use berth_contract::text::{cut, neutral};
+use berth_policy::redact::{self, Keys};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -52,15 +53,21 @@ impl Line {
         quoted(&mut self.0, word);
     }
 
-    /// A text of at most `max` bytes.
+    /// A text of a stranger's, of at most `max` bytes.
     pub(super) fn text(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &shown(text, max));
     }
 
+    /// A text in which no secret stands: a name, a rule, or what was redacted already.
+    pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
+        self.key(key);
+        quoted(&mut self.0, &neutral(cut(text, max)));
+    }
+
     pub(super) fn optional(&mut self, key: &str, text: Option<&str>, max: usize) {
         if let Some(text) = text {
-            self.text(key, text, max);
+            self.plain(key, text, max);
         }
     }
 
@@ -76,11 +83,17 @@ impl Line {
         let _ = write!(self.0, "{code}");
     }
 
-    /// In milliseconds, to the microsecond.
+    /// In milliseconds, to the microsecond, as JSON writes them again: without zeros at the end.
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = time.as_micros();
-        let _ = write!(self.0, "{}.{:03}", micros / 1000, micros % 1000);
+        let _ = match micros % 1000 {
+            0 => write!(self.0, "{}", micros / 1000),
+            _ => write!(self.0, "{}.{:03}", micros / 1000, micros % 1000),
+        };
+        while micros % 1000 > 0 && self.0.last() == Some(&b'0') {
+            self.0.pop();
+        }
     }
 
     pub(super) fn flag(&mut self, key: &str, set: bool) {
@@ -121,8 +134,8 @@ impl Line {
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
         let from = self.0.len();
-        if value(&mut self.0, arguments, from + ARGUMENTS, DEPTH).is_none() {
-            let beginning = shown(&String::from_utf8_lossy(&self.0[from..]), LONG).into_owned();
+        if value(&mut self.0, "", arguments, from + ARGUMENTS, DEPTH).is_none() {
+            let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
             self.0.truncate(from);
             let mut whole = Hashing { hasher: Sha256::new(), bytes: 0 };
             let all = serde_json::to_writer(&mut whole, arguments).is_ok();
@@ -142,26 +155,28 @@ impl Line {
     }
 }
 
-/// Writes a value. `None`: it takes more than is left.
-fn value(out: &mut Vec<u8>, value: &Value, most: usize, depth: usize) -> Option<()> {
+/// Writes the value of a field. `None`: it takes more than is left.
+fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::String(text) if text.len() > LONG => {
-            let beginning = shown(text, BEGINNING);
-            cut_off(out, &beginning, text.len(), Some(Sha256::new_with_prefix(text)));
+            let beginning = redacted(name, cut(text, LOOKED_AT));
+            cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(Sha256::new_with_prefix(text)));
         }
-        Value::String(text) => quoted(out, &shown(text, LONG)),
+        Value::String(text) => quoted(out, &redacted(name, text)),
         Value::Array(items) => {
             out.push(b'[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }
-                self::value(out, item, most, depth)?;
+                self::value(out, name, item, most, depth)?;
             }
             out.push(b']');
         }
         Value::Object(fields) => {
+            // `{"name": "DB_PASSWORD", "value": "…"}`.
+            let named = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).unwrap_or_default();
             out.push(b'{');
             let mut first = true;
             for (key, item) in fields.iter().filter(|(key, _)| !key.starts_with(THINK)) {
@@ -170,7 +185,7 @@ fn value(out: &mut Vec<u8>, value: &Value, most: usize, depth: usize) -> Option<
                 }
                 quoted(out, &shown(key, LONG));
                 out.push(b':');
-                self::value(out, item, most, depth)?;
+                self::value(out, if key == "value" { named } else { key }, item, most, depth)?;
             }
             out.push(b'}');
         }
@@ -192,16 +207,19 @@ fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hasher: Option<Sha2
 
 /// A text as it is recorded: at most `max` bytes of it.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
-    let looked_at = cut(text, LOOKED_AT.max(max));
-    match redacted(looked_at) {
-        Cow::Borrowed(text) => neutral(cut(text, max)),
-        Cow::Owned(text) => Cow::Owned(neutral(cut(&text, max)).into_owned()),
+    match redacted("", cut(text, LOOKED_AT.max(max))) {
+        Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
+        Cow::Owned(text) => Cow::Owned(cut(&text, max).to_owned()),
     }
 }
 
-/// A text without credentials.
-fn redacted(text: &str) -> Cow<'_, str> {
-    Cow::Borrowed(text)
+/// A field's text without what steers a terminal, and without secrets. Each is looked for where every value counts: what is missed can
+/// never be taken out of the log again.
+fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
+    match neutral(text) {
+        Cow::Borrowed(text) => redact::field(name, text, Keys::Settings),
+        Cow::Owned(text) => Cow::Owned(redact::field(name, &text, Keys::Settings).into_owned()),
+    }
 }
 
 /// A text as JSON has it.
@@ -286,6 +304,29 @@ mod tests {
         assert!(recorded(&deep)["beginning"].as_str().is_some_and(|text| text.starts_with("[[[[")), "it is cut");
         let keys: serde_json::Map<String, Value> = (0..1000).map(|number| (format!("{number}{}", "k".repeat(900)), json!(0))).collect();
         assert!(recorded(&Value::Object(keys))["sha256"].is_string(), "it is cut");
+    }
+
+    #[test]
+    fn secrets_are_not_recorded_wherever_they_stand() {
+        let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
+        let long = format!("{token}{}", " word".repeat(1000));
+        let arguments = json!({
+            "command": format!("curl -H 'Authorization: Bearer {token}' https://example.com"),
+            "password": "correct-horse-9",
+            "env": [{ "name": "DB_PASSWORD", "value": "hunter-222-x" }],
+            "tokens": { "api_key": ["zx81-zx81-zx81"] },
+            "content": long,
+            "deep": [[{ token.as_str(): 1 }]],
+        });
+        let text = recorded(&arguments).to_string();
+        for secret in [&token[4..], "correct-horse-9", "hunter-222-x", "zx81-zx81-zx81"] {
+            assert!(!text.contains(secret), "{secret} is in {text}");
+        }
+        assert!(text.contains("[REDACTED:") && text.contains("https://example.com"), "{text}");
+        let mut line = Line::new("outcome");
+        line.text("error", &format!("with {token}"), 512);
+        line.list("subjects", ["kind", "access", "text"], [("command", "write", token.as_str())].into_iter(), 512);
+        assert!(!String::from_utf8_lossy(&line.into_bytes()).contains(&token[4..]));
     }
 
     #[test]

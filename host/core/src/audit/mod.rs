@@ -6,11 +6,13 @@
 
 mod chain;
 mod files;
+mod follow;
 mod head;
 mod line;
 mod lines;
 mod log;
 mod record;
+mod stats;
 mod time;
 mod trail;
 mod verify;
@@ -24,7 +26,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Category, Failure, Outcome};
 
+pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
+pub use self::stats::ToolStats;
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 use crate::config::{self, OnFailure};

@@ -6,10 +6,11 @@ use berth_policy::{Decision, Gate, Verdict};
 use super::line::Line;
 use crate::facts::Facts;
 
-/// Bytes of a name, of a rule or a place, and of a text that tells something.
+/// Bytes of a name, of a rule or a place, of a text that tells something, and of a subject.
 const NAME: usize = 128;
 const RULE: usize = 512;
 const TEXT: usize = 512;
+const SUBJECT: usize = 256;
 
 /// Subjects that are listed. The arguments have all of them.
 const SUBJECTS: usize = 8;
@@ -25,7 +26,7 @@ pub(super) fn intent(facts: &Facts, front_end: &str) -> Vec<u8> {
 pub(super) fn approval(facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
     let mut line = Line::new("approval");
     line.word("answer", answer);
-    line.text("approved_by", by, NAME);
+    line.plain("approved_by", by, NAME);
     line.optional("approval_scope", scope, NAME);
     call(&mut line, facts, front_end);
     line.into_bytes()
@@ -67,13 +68,13 @@ fn call(line: &mut Line, facts: &Facts, front_end: &str) {
     line.word("call", &facts.id.0);
     match &facts.tool {
         Some(tool) => {
-            line.text("tool", &tool.definition.name, NAME);
+            line.plain("tool", &tool.definition.name, NAME);
             match &tool.plugin {
                 Some(plugin) => {
-                    line.text("plugin", &plugin.info().manifest.name, NAME);
+                    line.plain("plugin", &plugin.info().manifest.name, NAME);
                     line.word("digest", &plugin.info().digest);
                 }
-                None => line.text("provider", tool.provider.name(), NAME),
+                None => line.plain("provider", tool.provider.name(), NAME),
             }
             if let Some(source) = claim_source(facts) {
                 line.word("claim_source", source);
@@ -85,7 +86,7 @@ fn call(line: &mut Line, facts: &Facts, front_end: &str) {
     line.arguments("arguments", &facts.arguments);
     let subjects = facts.subjects.iter().take(SUBJECTS);
     let told = subjects.map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
-    line.list("subjects", ["kind", "access", "text"], told, TEXT);
+    line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
     if !facts.attachments.is_empty() {
         line.number("attachments", facts.attachments.len() as u64);
     }
@@ -93,21 +94,21 @@ fn call(line: &mut Line, facts: &Facts, front_end: &str) {
         decision(line, *verdict, *gate, rule, place);
     }
     if let Some(approval) = &facts.approval {
-        line.text("approved_by", &approval.by, NAME);
+        line.plain("approved_by", &approval.by, NAME);
         line.word("approval_scope", approval.scope.as_str());
     }
-    line.text("session", facts.session.name(), NAME);
+    line.plain("session", facts.session.name(), NAME);
     line.optional("caller_id", facts.caller.as_deref(), NAME);
     line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
     line.word("trust", facts.trust.as_str());
-    line.text("front_end", front_end, NAME);
+    line.plain("front_end", front_end, NAME);
 }
 
 fn decision(line: &mut Line, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
-    line.text("rule", rule, RULE);
-    line.text("place", place, RULE);
+    line.plain("rule", rule, RULE);
+    line.plain("place", place, RULE);
 }
 
 /// What the provider told beside the outcome.
@@ -124,8 +125,8 @@ fn told(line: &mut Line, facts: &Facts) {
     if let Some(denial) = &told.denial {
         line.number("denials", told.denials);
         line.text("denied", &denial.action, TEXT);
-        line.text("denied_by", &denial.rule, RULE);
-        line.text("denied_at", &denial.place, RULE);
+        line.plain("denied_by", &denial.rule, RULE);
+        line.plain("denied_at", &denial.place, RULE);
     }
 }
 

@@ -121,6 +121,23 @@ impl Trail {
         Ok(records)
     }
 
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files().iter().map(|log| log.size).sum()
+    }
+
+    /// Whether the file that is written to can be, where there is one. Nothing is made or changed.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't.
+    pub(crate) fn check_writable(&self) -> io::Result<()> {
+        match self.files().iter().any(|log| log.number.is_none()) {
+            true => PrivateFolder::open(&self.path)?.appended(CURRENT).map(drop),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn files(&self) -> &[LogFile] {
         self.opened.as_ref().map_or(&[], |opened| &opened.files)
     }
@@ -163,6 +180,11 @@ impl Opened {
         let head = head.as_ref().map(Head::read).transpose()?.flatten();
         Ok(Some(Self { key, head, files: logs }))
     }
+}
+
+/// The file that is written to now. None: there is none yet.
+pub(super) fn current(path: &Path) -> io::Result<Option<File>> {
+    there(PrivateFolder::open(path)?.file(CURRENT))
 }
 
 fn there(file: io::Result<File>) -> io::Result<Option<File>> {

@@ -63,6 +63,7 @@ impl Trail {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
             check.wanted = head.map(str::to_owned);
+            check.from_the_first = true;
             for (at, log) in opened.files.iter().enumerate() {
                 let failed = HostError::io(self.path().join(&log.name).display().to_string());
                 check.file(opened, at, log).map_err(failed)?;
@@ -74,6 +75,24 @@ impl Trail {
                 "no record has the hash {head}: it was changed or cut off since, or it went with an old file that `keep` in [audit] had removed"
             );
             check.problem("the log", None, found);
+        }
+        Ok(check.result)
+    }
+}
+
+impl Trail {
+    /// Looks at the file that is written to, or at the last one before it: as [`Self::verify`], but for what was before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::verify`].
+    pub(crate) fn verify_newest(&self) -> Result<Verification, HostError> {
+        let mut check = Check::default();
+        if let Some(opened) = &self.opened
+            && let Some(log) = opened.files.last()
+        {
+            check.file(opened, opened.files.len() - 1, log).map_err(HostError::io(self.path().join(&log.name).display().to_string()))?;
+            check.end(opened);
         }
         Ok(check.result)
     }
@@ -94,6 +113,8 @@ struct Check {
     at_head: Option<Head>,
     wanted: Option<String>,
     wanted_is_there: bool,
+    /// Whether all files are looked at.
+    from_the_first: bool,
 }
 
 impl Check {
@@ -108,7 +129,7 @@ impl Check {
     fn file(&mut self, opened: &Opened, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
-        let before = at.checked_sub(1).and_then(|at| opened.files[at].number);
+        let before = at.checked_sub(1).filter(|_| self.from_the_first).and_then(|at| opened.files[at].number);
         let number = log.number.or(before.map(|before| before + 1)).or(begin.as_ref().map(|begin| begin.file)).unwrap_or(1);
         self.first.get_or_insert(number);
         if let Some(before) = before
@@ -121,7 +142,7 @@ impl Check {
                 self.problem(&log.name, Some(1), format!("this was file {}, not {number}", begin.file));
             }
             self.oldest = Some(begin.oldest);
-            if at == 0 {
+            if at == 0 || !self.from_the_first {
                 // What was before is gone, unless there was nothing.
                 let start = if begin.file == 1 { Link::START } else { Link { seq: begin.seq - 1, hash: begin.previous } };
                 self.last = start.seq;
@@ -223,6 +244,7 @@ impl Check {
     fn end(&mut self, opened: &Opened) {
         if let (Some(oldest), Some(first)) = (self.oldest, self.first)
             && oldest < first
+            && self.from_the_first
         {
             let names =
                 if oldest + 1 == first { files::name(oldest) } else { format!("{} to {}", files::name(oldest), files::name(first - 1)) };

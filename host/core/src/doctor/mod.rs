@@ -11,6 +11,7 @@
 //! # }
 //! ```
 
+mod audit;
 mod configuration;
 mod engine;
 mod finding;
@@ -62,7 +63,9 @@ impl Examination {
         let loaded = read.loaded.clone();
         report.add("Limits", finding::within(PATIENCE, move || limits::findings(&loaded)).await);
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
-            report.add("Folders", finding::within(PATIENCE, move || folders::findings(&folders, &loaded)).await);
+            let (own, all) = (folders.clone(), loaded.clone());
+            report.add("Folders", finding::within(PATIENCE, move || folders::findings(&own, &all)).await);
+            report.add("Audit", finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
         }
 
         let (runtime, builtins) = (read.runtime(self.helper.clone()), self.builtins.clone());

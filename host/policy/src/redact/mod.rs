@@ -34,6 +34,18 @@ pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, st
     if found.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(marked(text, &found)) }
 }
 
+/// The text of a field: as [`text()`], and the whole of it where the field's name says that it is secret.
+pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
+    match keys::kind_of(name).filter(|_| keys != Keys::Unknown) {
+        Some(kind) if keys::is_secret_field(kind, text) => {
+            let mut out = String::new();
+            mark::write(&mut out, kind.name, text);
+            Cow::Owned(out)
+        }
+        _ => self::text(text, keys),
+    }
+}
+
 /// [`text()`] of a text that is no longer needed as it was.
 pub fn owned(text: String, keys: Keys) -> String {
     match self::text(&text, keys) {

@@ -5,6 +5,7 @@
 
 mod calls;
 mod files;
+mod governed;
 mod kept;
 mod loaded;
 mod measure;
@@ -34,8 +35,9 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
+    Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
     Group { names: &["read"], measure: files::measure },
     Group { names: &["kept"], measure: kept::measure },

@@ -1,0 +1,178 @@
+//! `berth audit`.
+
+mod record;
+
+use std::io::{self, Write};
+
+use berth_host::audit::{Finding, ToolStats, Trail, Verification};
+use berth_host::config::Folders;
+use berth_host::text::neutral_line;
+use serde_json::{Value, json};
+
+use crate::arguments::AuditCommand;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::shown;
+use crate::style::{BAD, FAINT, GOOD, WARNING};
+
+/// What stands where nothing was ever recorded.
+const NOTHING: &str = "Nothing is recorded yet.";
+
+/// Runs the command. It needs the folders alone: whatever the configuration says, what was recorded is there to be looked at.
+pub(crate) fn run(command: &AuditCommand) -> Result<Exit, Error> {
+    let trail = Trail::open(&Folders::from_environment()?)?;
+    match command {
+        AuditCommand::Verify { head, json } => verify(&trail, head.as_deref(), *json),
+        AuditCommand::Head { json } => head(&trail, *json),
+        AuditCommand::Tail { lines, follow, json } => tail(trail, *lines, *follow, *json),
+        AuditCommand::Show { id, json } => show(&trail, id, *json),
+        AuditCommand::Stats { json } => stats(&trail, *json),
+    }
+}
+
+fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Error> {
+    let head = head.map(|head| head.trim().to_ascii_lowercase());
+    if let Some(head) = head.as_deref().filter(|head| head.len() != 64 || !head.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        return Err(Error::Usage(format!("--head {head}: a hash has 64 hexadecimal digits; `berth audit head` prints one")));
+    }
+    let found = trail.verify(head.as_deref())?;
+    let exit = if found.holds() { Exit::Success } else { Exit::Host };
+    if as_json {
+        let mut object = json!(found);
+        object["ok"] = json!(found.holds());
+        object["head"] = head_object(trail);
+        writeln!(io::stdout().lock(), "{object:#}")?;
+        return Ok(exit);
+    }
+    let mut out = anstream::stdout().lock();
+    for torn in &found.torn {
+        writeln!(out, "{WARNING}note{WARNING:#}: {}", place_and_found(torn))?;
+    }
+    for problem in &found.problems {
+        writeln!(out, "{BAD}wrong{BAD:#}: {}", place_and_found(problem))?;
+    }
+    if found.more_problems > 0 {
+        writeln!(out, "{BAD}wrong{BAD:#}: {} more", found.more_problems)?;
+    }
+    summary(&mut out, trail, &found, head.is_some())?;
+    Ok(exit)
+}
+
+fn summary(out: &mut impl Write, trail: &Trail, found: &Verification, with_head: bool) -> io::Result<()> {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let Verification { records, files, .. } = found;
+    if !found.holds() {
+        return writeln!(out, "{BAD}The log is not what was written.{BAD:#} {records} record{} of it hold.", plural(*records));
+    }
+    if *records == 0 {
+        return writeln!(out, "{NOTHING}");
+    }
+    let count = format!("{records} record{} in {files} file{}", plural(*records), plural(*files as u64));
+    writeln!(out, "{GOOD}ok{GOOD:#}: {count}: none was changed, and none is missing.")?;
+    if let Some(head) = trail.head().filter(|_| !with_head) {
+        writeln!(
+            out,
+            "{FAINT}Kept elsewhere, the last one's hash shows later that nothing before it was changed:{FAINT:#}\n{}",
+            head.hash
+        )?;
+    }
+    Ok(())
+}
+
+fn place_and_found(Finding { file, line, found }: &Finding) -> String {
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    neutral_line(&format!("{file}{line}: {found}"))
+}
+
+fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
+    if as_json {
+        writeln!(io::stdout().lock(), "{:#}", head_object(trail))?;
+        return Ok(Exit::Success);
+    }
+    match trail.head() {
+        Some(head) => writeln!(io::stdout().lock(), "{}", head.hash)?,
+        // Not where a script would take it for a hash.
+        None => writeln!(io::stderr().lock(), "{NOTHING}")?,
+    }
+    Ok(Exit::Success)
+}
+
+fn head_object(trail: &Trail) -> Value {
+    trail.head().map_or(Value::Null, |head| json!({ "seq": head.seq, "hash": head.hash }))
+}
+
+fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
+    print_lines(&trail.last(lines)?, as_json)?;
+    if trail.head().is_none() {
+        writeln!(io::stderr().lock(), "{NOTHING}")?;
+        return Ok(Exit::Success);
+    }
+    if follow {
+        let mut follow = trail.follow()?;
+        loop {
+            print_lines(&follow.next()?, as_json)?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn print_lines(records: &[Value], as_json: bool) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    for record in records {
+        match as_json {
+            true => writeln!(out, "{record}")?,
+            false => record::line(&mut out, record)?,
+        }
+    }
+    out.flush()
+}
+
+fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
+    let records = trail.of_call(id)?;
+    if records.is_empty() {
+        return Err(Error::Usage(format!("nothing is recorded of a call with the id {id}; `berth audit tail` lists the last ones")));
+    }
+    if as_json {
+        writeln!(io::stdout().lock(), "{:#}", json!(records))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    for (at, record) in records.iter().enumerate() {
+        let gap = if at == 0 { "" } else { "\n" };
+        write!(out, "{gap}")?;
+        record::whole(&mut out, record)?;
+    }
+    Ok(Exit::Success)
+}
+
+const HEADS: [&str; 7] = ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "P50", "P99"];
+
+fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
+    let stats = trail.stats()?;
+    if as_json {
+        writeln!(io::stdout().lock(), "{:#}", json!(stats))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    if stats.is_empty() {
+        writeln!(out, "{NOTHING}")?;
+        return Ok(Exit::Success);
+    }
+    let rows: Vec<[String; 7]> = stats.iter().map(cells).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([HEADS[column].len()]).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let line = |cells: &[String; 7]| {
+        let numbers = cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
+        format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
+    };
+    writeln!(out, "{FAINT}{}{FAINT:#}", line(&HEADS.map(str::to_owned)))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))?;
+    Ok(Exit::Success)
+}
+
+fn cells(stats: &ToolStats) -> [String; 7] {
+    let tool = if stats.tool.is_empty() { "(no such tool)".to_owned() } else { neutral_line(&stats.tool) };
+    let ToolStats { calls, failures, denials, asks, .. } = stats;
+    let [calls, failures, denials, asks] = [calls, failures, denials, asks].map(u64::to_string);
+    [tool, calls, failures, denials, asks, shown::time(stats.p50()), shown::time(stats.p99())]
+}

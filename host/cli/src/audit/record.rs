@@ -1,0 +1,82 @@
+//! Records for people. What stands in the file may be somebody else's, so each text is made harmless here as well.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use berth_host::text::{cut, neutral_line};
+use serde_json::Value;
+
+use crate::shown;
+use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
+
+/// Bytes of the arguments in a line.
+const ARGUMENTS: usize = 100;
+
+/// One line: when, what came of it, which tool, on what, how long, and the id.
+pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
+    let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
+    let (kind, time) = (text("kind"), text("ts"));
+    if !matches!(kind.as_str(), "intent" | "outcome" | "approval") {
+        // The log's own.
+        let said = record["note"].as_str().map(|note| format!(": {}", neutral_line(note))).unwrap_or_default();
+        return writeln!(out, "{FAINT}{time}  {kind}{said}{FAINT:#}");
+    }
+    let (word, style) = match (kind.as_str(), text("result").as_str()) {
+        ("intent", _) => ("begins".to_owned(), FAINT),
+        ("approval", _) => (format!("{} by {}", text("answer"), text("approved_by")), STRONG),
+        (_, "success") => ("success".to_owned(), GOOD),
+        (_, "blocked") => (text("error_category"), WARNING),
+        (_, _) => (text("error_category"), BAD),
+    };
+    let tool = if record["tool"].is_string() { text("tool") } else { format!("{} (no such tool)", text("asked")) };
+    let arguments = neutral_line(&record["arguments"].to_string());
+    let short = cut(&arguments, ARGUMENTS);
+    let more = if short.len() < arguments.len() { "…" } else { "" };
+    let took = record["duration_ms"].as_f64().map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
+    let took = took.map(|took| format!("  {took}")).unwrap_or_default();
+    writeln!(
+        out,
+        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}{took}  {FAINT}{}{FAINT:#}",
+        text("call")
+    )
+}
+
+/// Everything, a line each.
+pub(super) fn whole(out: &mut impl Write, record: &Value) -> io::Result<()> {
+    for (key, value) in record.as_object().into_iter().flatten() {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        writeln!(out, "{FAINT}{:16}{FAINT:#} {}", neutral_line(key), neutral_line(&value))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn printed(print: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        print(&mut out).expect("a vector takes everything");
+        anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string()
+    }
+
+    #[test]
+    fn a_record_is_one_line_that_steers_nothing() {
+        let record = json!({
+            "ts": "T", "kind": "outcome", "call": "c-1", "tool": "read\n\u{202e}", "arguments": { "path": "a\u{9b}b".repeat(100) },
+            "result": "blocked", "error_category": "policy_blocked", "duration_ms": 1.5
+        });
+        let line = printed(|out| line(out, &record));
+        assert!(
+            line.starts_with("T  policy_blocked  read \u{fffd} {\"path\":\"a\u{fffd}b") && line.ends_with("…  1.5 ms  c-1\n"),
+            "{line}"
+        );
+        assert_eq!(line.lines().count(), 1);
+        let strange = printed(|out| super::line(out, &json!({ "kind": 3, "duration_ms": -1e300 })));
+        assert_eq!(strange.lines().count(), 1);
+        let whole = printed(|out| whole(out, &record));
+        assert!(whole.contains("kind             outcome\n") && !whole.contains('\u{9b}'), "{whole}");
+    }
+}

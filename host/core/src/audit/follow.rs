@@ -1,0 +1,85 @@
+//! The log as it grows.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use berth_contract::HostError;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use serde_json::Value;
+
+use super::chain;
+use super::lines::Lines;
+use super::trail::{Trail, current};
+
+/// Records as they are written, from those on that a [`Trail`] ends with.
+pub struct Follow {
+    trail: Trail,
+    changes: OwnedFd,
+    /// The file that is read, and how far it was.
+    file: Option<File>,
+    at: u64,
+}
+
+impl Trail {
+    /// Goes on where this trail ends.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the folder can't be watched, as where nothing was ever recorded.
+    pub fn follow(mut self) -> Result<Follow, HostError> {
+        let failed = |error: rustix::io::Errno| HostError::io(format!("watching {}", self.path().display()))(error.into());
+        let changes = inotify::init(CreateFlags::CLOEXEC).map_err(failed)?;
+        let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_FROM;
+        inotify::add_watch(&changes, self.path(), what).map_err(failed)?;
+        let last = self.opened.as_mut().and_then(|opened| opened.files.pop()).filter(|log| log.number.is_none());
+        let (file, at) = last.map_or((None, 0), |log| (Some(log.file), log.size));
+        Ok(Follow { trail: self, changes, file, at })
+    }
+}
+
+impl Follow {
+    /// The next records, at least one; waits for them as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the folder.
+    pub fn next(&mut self) -> Result<Vec<Value>, HostError> {
+        let failed = HostError::io(self.trail.path().display().to_string());
+        let mut next = || loop {
+            let records = self.written()?;
+            if !records.is_empty() {
+                return Ok(records);
+            }
+            // What exactly has changed does not matter.
+            rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
+        };
+        next().map_err(failed)
+    }
+
+    fn written(&mut self) -> io::Result<Vec<Value>> {
+        let mut records = Vec::new();
+        loop {
+            let file = match self.file.take() {
+                Some(file) => file,
+                None => match current(self.trail.path())? {
+                    Some(file) => file,
+                    None => return Ok(records),
+                },
+            };
+            let mut ended = false;
+            let mut lines = Lines::new(&file, self.at, file.metadata()?.len());
+            // One that has no end yet is still being written.
+            while let Some(line) = lines.next()?.filter(|line| line.whole) {
+                self.at = line.to;
+                ended = chain::kind(line.bytes) == b"end";
+                records.extend(serde_json::from_slice(line.bytes).ok());
+            }
+            if !ended {
+                self.file = Some(file);
+                return Ok(records);
+            }
+            self.at = 0;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the records come to, tool by tool.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use berth_contract::HostError;
+use serde::{Deserialize, Serialize};
+
+use super::chain;
+use super::trail::Trail;
+
+/// What was recorded of one tool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ToolStats {
+    /// The tool's full name. Empty: of names that no tool has.
+    pub tool: String,
+    /// Calls, however they ended.
+    pub calls: u64,
+    /// Those that failed, refusals not among them.
+    pub failures: u64,
+    /// Those that a rule or a person refused.
+    pub denials: u64,
+    /// Those that a person was to be asked for, whatever became of it.
+    pub asks: u64,
+    /// The time that half of the calls took at most, in milliseconds.
+    pub p50_ms: f64,
+    /// The time that 99 of 100 calls took at most, in milliseconds.
+    pub p99_ms: f64,
+}
+
+impl Trail {
+    /// Counts the calls of each tool, in the order of their names. Half of them or more were that quick, and so on.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub fn stats(&self) -> Result<Vec<ToolStats>, HostError> {
+        let mut tools: BTreeMap<String, (ToolStats, Vec<f32>)> = BTreeMap::new();
+        for log in self.files() {
+            self.each_line(log, |line| {
+                if chain::kind(line) != b"outcome" {
+                    return;
+                }
+                let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
+                let (stats, times) = tools.entry(record.tool.clone().unwrap_or_default()).or_default();
+                record.count(stats);
+                times.push(record.duration_ms);
+            })?;
+        }
+        let finished = |(tool, (stats, mut times)): (String, (ToolStats, Vec<f32>))| {
+            times.sort_unstable_by(f32::total_cmp);
+            ToolStats { tool, p50_ms: percentile(&times, 50), p99_ms: percentile(&times, 99), ..stats }
+        };
+        Ok(tools.into_iter().map(finished).collect())
+    }
+}
+
+/// What is counted by.
+#[derive(Deserialize)]
+struct Outcome {
+    tool: Option<String>,
+    result: String,
+    error_category: Option<String>,
+    error_code: Option<String>,
+    approved_by: Option<String>,
+    duration_ms: f32,
+}
+
+impl Outcome {
+    fn count(&self, stats: &mut ToolStats) {
+        let waits = self.error_category.as_deref() == Some("confirmation_required");
+        let refused_by_a_person = self.error_code.as_deref() == Some("denied_by_user");
+        stats.calls += 1;
+        stats.failures += u64::from(!matches!(self.result.as_str(), "success" | "blocked"));
+        stats.denials += u64::from(self.error_category.as_deref() == Some("policy_blocked"));
+        stats.asks += u64::from(waits || refused_by_a_person || self.approved_by.is_some());
+    }
+}
+
+/// The value that so many hundredths of them reach at most.
+fn percentile(sorted: &[f32], hundredths: usize) -> f64 {
+    let place = (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
+    // Rounded as it was recorded, so that it doesn't look more precise than it is.
+    sorted.get(place).map_or(0.0, |time| (f64::from(*time) * 1000.0).round() / 1000.0)
+}
+
+impl ToolStats {
+    /// The same as a time.
+    pub fn p50(&self) -> Duration {
+        Duration::from_secs_f64(self.p50_ms / 1000.0)
+    }
+
+    /// The same as a time.
+    pub fn p99(&self) -> Duration {
+        Duration::from_secs_f64(self.p99_ms / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_there_were() {
+        let times: Vec<f32> = (1..=200).map(|number| number as f32).collect();
+        assert!((percentile(&times, 50) - 100.0).abs() < 1e-9);
+        assert!((percentile(&times, 99) - 198.0).abs() < 1e-9);
+        assert!((percentile(&[0.012], 99) - 0.012).abs() < 1e-9);
+        assert!(percentile(&[], 50).abs() < 1e-9);
+    }
+}
