@@ -1,6 +1,7 @@
 //! A person's yes: what it is bound to, how long it holds, and that nothing else stands in for it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +21,7 @@ async fn supervised(settings: &[&str]) -> Scene {
 }
 
 /// Answers every question in the same way, and keeps it.
-struct Person {
+pub(crate) struct Person {
     says: Reply,
     asked: Mutex<Vec<Question>>,
 }
@@ -30,11 +31,11 @@ impl Person {
         Arc::new(Self { says, asked: Mutex::default() })
     }
 
-    fn yes(scope: Scope) -> Arc<Self> {
+    pub(crate) fn yes(scope: Scope) -> Arc<Self> {
         Self::saying(Reply::Yes { scope, by: "a test".to_owned() })
     }
 
-    fn asked(&self) -> Vec<Question> {
+    pub(crate) fn asked(&self) -> Vec<Question> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -72,13 +73,13 @@ impl Approver for Silent {
     }
 }
 
-fn write(content: &str, person: &Arc<Person>, session: &Session) -> Request {
+pub(crate) fn write(content: &str, person: &Arc<Person>, session: &Session) -> Request {
     let approver: Arc<dyn Approver> = Arc::clone(person) as _;
     let request = Request::new("write", json!({ "path": "notes.txt", "content": content }));
     Request { approver: Some(approver), session: Some(session.clone()), ..request }
 }
 
-fn category(outcome: &Outcome) -> Option<Category> {
+pub(crate) fn category(outcome: &Outcome) -> Option<Category> {
     outcome.as_ref().err().map(|failure| failure.category)
 }
 
@@ -187,7 +188,7 @@ fn a_yes_ends() {
     });
 }
 
-async fn host(folders: &Folders, work: &std::path::Path) -> Host {
+pub(crate) async fn host(folders: &Folders, work: &std::path::Path) -> Host {
     let loaded = config::load(folders, &Inputs::default()).expect("the defaults are valid");
     let builder = Host::builder().config(loaded).folders(folders.clone()).working_directory(work);
     builder.builtins(&[builtin("file")]).helper(berth()).build().await.expect("the host starts")
@@ -235,6 +236,34 @@ fn a_yes_skips_the_asking_and_nothing_else() {
         assert_eq!(category(&answer.outcome), Some(Category::PolicyBlocked));
         assert!(person.asked().is_empty(), "nobody is asked about what is refused anyhow");
         scene.assert_untouched();
+    });
+}
+
+#[test]
+fn a_yes_is_not_for_what_a_link_leads_to_by_then() {
+    /// Says yes, and has a link lead elsewhere meanwhile.
+    struct Swapped(std::path::PathBuf);
+    impl Approver for Swapped {
+        fn ask(&self, _question: Question) -> BoxFuture<'_, Reply> {
+            let link = self.0.join("link.txt");
+            fs::remove_file(&link).and_then(|()| symlink("precious.txt", link)).expect("the link is exchanged");
+            Box::pin(async { Reply::Yes { scope: Scope::Session, by: "a test".to_owned() } })
+        }
+    }
+    run(async {
+        let scene = supervised(&[]).await;
+        fs::write(scene.granted.join("precious.txt"), "precious").expect("a file is written");
+        symlink("public.txt", scene.granted.join("link.txt")).expect("a link is made");
+        let call = |approver: Option<Arc<dyn Approver>>| {
+            let request = Request::new("write", json!({ "path": "link.txt", "content": "x" }));
+            scene.host.call(Request { approver, ..request })
+        };
+        let answer = call(Some(Arc::new(Swapped(scene.granted.clone())))).await;
+        assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
+        // Nor is it for the next call, whatever the link leads to then.
+        assert_eq!(category(&call(None).await.outcome), Some(Category::ConfirmationRequired));
+        assert_eq!(fs::read_to_string(scene.granted.join("precious.txt")).expect("it is there"), "precious");
+        assert_eq!(fs::read_to_string(scene.granted.join("public.txt")).expect("it is there"), "public");
     });
 }
 

@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::support::{Cli, Ended};
 
-const WRITE: [&str; 4] = ["call", "write", "path=notes.txt", "content=new"];
+pub(crate) const WRITE: [&str; 4] = ["call", "write", "path=notes.txt", "content=new"];
 
-fn notes(cli: &Cli) -> String {
+pub(crate) fn notes(cli: &Cli) -> String {
     fs::read_to_string(cli.work().join("notes.txt")).expect("it is there")
 }
 
 /// The questions that wait.
-fn waiting(cli: &Cli) -> Vec<Value> {
+pub(crate) fn waiting(cli: &Cli) -> Vec<Value> {
     cli.run(&["approvals", "--json"]).ends(0).json().as_array().expect("it is a list").clone()
 }
 
 /// The name of the one question that waits.
 #[track_caller]
-fn only_question(cli: &Cli) -> String {
+pub(crate) fn only_question(cli: &Cli) -> String {
     let waiting = waiting(cli);
     let [question] = &waiting[..] else { panic!("{waiting:?}") };
     question["id"].as_str().expect("it has a name").to_owned()

@@ -6,6 +6,7 @@ mod support;
 
 mod answers;
 mod approvals;
+mod approvals_always;
 mod approvals_command;
 mod audit;
 mod cache;

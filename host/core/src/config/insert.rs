@@ -10,7 +10,7 @@ use berth_system::private::PrivateFolder;
 use toml::{Table, Value};
 
 use super::load::load_with;
-use super::{Folders, Loaded, file};
+use super::{Config, Folders, Loaded, PermissionAction, PermissionRule, file};
 
 /// The mode of a file that is made here.
 const PRIVATE: u32 = 0o600;
@@ -35,13 +35,28 @@ impl Loaded {
         let identity = there.as_ref().map_or((0, 0), |there| there.identity);
         let now = read(there)?;
         // Otherwise the new rule would bring other changes along, which nobody was asked about.
-        if now.config != self.config {
+        if now.config != self.config && now.without(tool, pattern) != self.config {
             return Err("the configuration has changed since this program read it".to_owned());
         }
         match inserted(&before, tool, pattern)? {
             None => Ok(now),
             Some(text) => read(Some(file::Text { text, identity })),
         }
+    }
+
+    /// What would hold without the rule: another process may have written it meanwhile, for the same yes.
+    fn without(&self, tool: &str, pattern: &str) -> Config {
+        let mut config = self.config.clone();
+        if let Some(rules) = config.tools.permissions.get_mut(tool) {
+            let is_it = |rule: &PermissionRule| rule.pattern.as_str() == pattern && rule.action == PermissionAction::Allow;
+            if let Some(index) = rules.iter().position(is_it) {
+                rules.remove(index);
+            }
+            if rules.is_empty() {
+                config.tools.permissions.remove(tool);
+            }
+        }
+        config
     }
 }
 

@@ -1,0 +1,119 @@
+//! A yes for good: the rule that it writes, where, and where it is not offered.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use berth_host::config::Folders;
+use berth_host::{Category, Request, Scope, Session};
+use serde_json::json;
+
+use crate::approvals::{Person, category, host, write};
+use crate::approvals_command::{WRITE, notes, only_question, waiting};
+use crate::support::{Cli, run, shared_cache};
+
+/// The user's configuration.
+fn configuration(cli: &Cli) -> String {
+    fs::read_to_string(cli.root.path().join("config/berth.toml")).expect("it is there")
+}
+
+#[test]
+fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
+    let cli = Cli::new();
+    let mine = "# mine\n[tools]\ncall = 20 # short\n";
+    cli.configure(mine);
+    let file = cli.root.path().join("config/berth.toml");
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("its mode is set");
+    let path = cli.work().join("notes.txt");
+    let rule = format!("[[tools.permissions.write]]\npattern = \"{}\"\naction = \"allow\"\n", path.display());
+
+    cli.run(&WRITE).ends(3);
+    let id = only_question(&cli);
+    let shown = cli.run(&["approvals"]).ends(0).stdout;
+    assert!(rule.lines().all(|line| shown.contains(&format!("│ {line}"))), "it is shown first: {shown}");
+    assert_eq!(configuration(&cli), mine);
+    let said = cli.run(&["approvals", "allow", &id, "--always"]).ends(0).stdout;
+    assert!(said.contains(&rule), "{said}");
+    assert_eq!(configuration(&cli), format!("{mine}\n{rule}"));
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o640);
+
+    // It is about the file, and about nothing else.
+    cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(0);
+    assert_eq!(notes(&cli), "other");
+    cli.run(&["call", "write", "path=notes.txt.old", "content=x"]).ends(3);
+    cli.run(&["call", "edit", "path=notes.txt", "old_string=other", "new_string=x"]).ends(3);
+    assert_eq!(notes(&cli), "other");
+    // The call that asked has the rule to thank for it, and its question is answered.
+    cli.run(&WRITE).ends(0);
+    assert_eq!(configuration(&cli), format!("{mine}\n{rule}"), "a rule is written once");
+}
+
+#[test]
+fn always_at_a_terminal_stands_before_the_rule_that_asked() {
+    let cli = Cli::new();
+    let asks = "# Ask me first.\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
+    cli.configure(asks);
+    let Some(said) = cli.typed(&WRITE, "always\n") else { return };
+    said.ends(0);
+    assert_eq!(notes(&cli), "new");
+    let written = configuration(&cli);
+    assert!(written.starts_with("[[tools.permissions.write]]\npattern = \"/") && written.ends_with(&format!("\n{asks}")), "{written}");
+    cli.run(&["call", "write", "path=notes.txt", "content=other"]).ends(0);
+    cli.run(&["call", "write", "path=other.txt", "content=other"]).ends(3);
+}
+
+#[test]
+fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
+    let cli = Cli::new();
+    cli.configure("");
+    let unavailable = |line: &[&str], why: &str| {
+        cli.run(line).ends(3);
+        let waiting = waiting(&cli);
+        let question = waiting.last().expect("it waits");
+        let reason = question["question"]["always"]["unavailable"].as_str().expect("it is not offered");
+        assert!(reason.contains(why), "{reason}");
+        let id = question["id"].as_str().expect("it has a name");
+        let refused = cli.run(&["approvals", "allow", id, "--always"]).ends(2);
+        assert!(refused.stderr.contains("can't be said"), "{}", refused.stderr);
+        assert_eq!(configuration(&cli), "");
+        cli.run(&["approvals", "deny", id]).ends(0);
+        cli.run(line).ends(3);
+        reason.to_owned()
+    };
+    fs::write(cli.root.path().join("team.toml"), "").expect("a file is written");
+    unavailable(&[&WRITE[..], &["--config", "../team.toml"]].concat(), "team.toml is used instead of your own");
+    unavailable(&["call", "copy_path", "source=notes.txt", "destination=copy.txt"], "several things");
+
+    // A stranger's file asks, whatever the user's says.
+    let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
+    fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
+    unavailable(&WRITE, "would not change it");
+    assert_eq!(fs::read_to_string(cli.work().join("berth.toml")).expect("it is there"), project);
+    assert_eq!(fs::read_to_string(cli.root.path().join("team.toml")).expect("it is there"), "");
+}
+
+#[test]
+fn a_yes_for_good_counts_at_once_in_a_host_that_runs() {
+    run(async {
+        let root = tempfile::TempDir::new().expect("a temporary folder is made");
+        let folders = Folders { cache: shared_cache(), ..Folders::inside(&root.path().join("berth")) };
+        let work = root.path().join("work");
+        fs::create_dir(&work).expect("a folder is made");
+        let host = host(&folders, &work).await;
+        let (person, session) = (Person::yes(Scope::Always), Session::new("s"));
+        host.call(write("x", &person, &session)).await.outcome.expect("a person agreed");
+        let answer = host.call(Request { approver: None, ..write("y", &person, &Session::new("other")) }).await;
+        answer.outcome.expect("a rule allows it");
+        assert!(answer.approval.is_none() && answer.decision.expect("it was decided on").place.contains("berth.toml, line 1"));
+        let elsewhere = json!({ "path": "other.txt", "content": "y" });
+        let answer = host.call(Request { arguments: elsewhere, approver: None, ..write("", &person, &session) }).await;
+        assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired));
+        assert_eq!(fs::read_to_string(work.join("notes.txt")).expect("it is there"), "y");
+
+        // A second one, beside the first.
+        let elsewhere = json!({ "path": "other.txt", "content": "y" });
+        host.call(Request { arguments: elsewhere, ..write("", &person, &session) }).await.outcome.expect("a person agreed");
+        let written = fs::read_to_string(folders.config_file()).expect("it is there");
+        assert_eq!(written.matches("[[tools.permissions.write]]").count(), 2, "{written}");
+        assert_eq!(person.asked().len(), 2);
+    });
+}
