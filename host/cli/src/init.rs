@@ -19,6 +19,9 @@ use crate::style::{FAINT, STRONG};
 const NO_NETWORK: &str = "No tool of this version uses the network, so nothing is granted; a later version will ask for it by name.";
 const ASKS: &str = "A tool that writes there asks you first.";
 
+/// The built-in tools that write. The one that deletes asks nevertheless: nobody can take that back.
+const WRITING: [&str; 5] = ["write", "edit", "create_directory", "copy_path", "move_path"];
+
 /// What a person wants.
 #[derive(Debug, PartialEq)]
 struct Answers {
@@ -141,9 +144,6 @@ fn configuration(answers: &Answers) -> String {
 # `berth config check` whether this is right, and `berth config show` what holds.
 "
     .to_owned();
-    if answers.write {
-        text += "\n[tools]\n# What acts does so without asking; without this line, it asks.\nautonomy = \"full\"\n";
-    }
     text += "\n[tools.file]\n# What the built-in tools may use. \".\" is the folder in which berth is started.\n";
     text += "# { path = \"…\", access = \"read\" } is never written to.\nallowed_paths = [\n";
     for folder in &answers.folders {
@@ -152,6 +152,12 @@ fn configuration(answers: &Answers) -> String {
     text += "]\n";
     text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
+    if answers.write {
+        text += "\n[tools.permissions]\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
+        for tool in WRITING {
+            let _ = writeln!(text, "{tool} = [{{ pattern = \"*\", action = \"allow\" }}]");
+        }
+    }
     text
 }
 
@@ -249,7 +255,7 @@ mod tests {
         let elsewhere = told(&answers(&["/a b"], true, false));
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
-        assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("autonomy"), "{read}");
-        assert!(configuration(&answers(&["."], true, false)).contains("\nautonomy = \"full\"\n"));
+        assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("permissions"), "{read}");
+        assert!(configuration(&answers(&["."], true, false)).contains("\nwrite = [{ pattern = \"*\", action = \"allow\" }]\n"));
     }
 }

@@ -121,7 +121,7 @@ impl Loaded {
             }
             let pattern = format!("*{}*", literal(text.as_str()));
             let rule = PermissionRule { pattern: written(&pattern)?, action: PermissionAction::Ask };
-            let permission = permission(&rule, &source, "tools.shell.confirm_patterns", home)?;
+            let permission = permission(&rule, &source, "tools.shell", home)?;
             permissions.push(Permission { rule: format!("confirm_patterns = {:?}", text.as_str()), ..permission });
         }
         Ok(permissions)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_contract::text::neutral_line;
+use berth_policy::rules::MAX_RULES;
 use berth_system::files::real_or_given;
 use serde_json::Value;
 
@@ -265,6 +266,14 @@ impl Loaded {
             if name.len() > 24 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
                 let message = format!("`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first", neutral_line(name));
                 problems.push(Problem::new(source, message));
+            }
+        }
+        let tools = &self.config.tools;
+        let lists = tools.permissions.iter().map(|(tool, rules)| (format!("tools.permissions.{}", super::dotted_name(tool)), rules.len()));
+        let policies = [("tools.policy.rules", &tools.policy.rules), ("tools.authorization.rules", &tools.authorization.rules)];
+        for (key, count) in lists.chain(policies.map(|(key, rules)| (key.to_owned(), rules.len()))) {
+            if count > MAX_RULES {
+                problems.push(Problem::new(self.source(&key), format!("`{key}` has {count} rules; at most {MAX_RULES} are taken")));
             }
         }
         problems

@@ -8,6 +8,7 @@ use berth_policy::files::{FileRules, Kind};
 use super::*;
 
 mod ceiling;
+mod governing;
 mod narrowing;
 mod renamed;
 mod trusting;

@@ -1,0 +1,218 @@
+//! What calls are decided by, as the files say it.
+
+use std::os::unix::fs::symlink;
+
+use berth_contract::{Annotations, SubjectKind};
+use berth_policy::{ActedOn, Action, Decision, Gate, Trust, Verdict};
+use serde_json::json;
+
+use super::*;
+
+/// What becomes of a call that acts on one thing.
+fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decision {
+    let policy = loaded.policy().expect("the rules are right");
+    let subjects = [ActedOn { kind, access: Access::Write, text: text.to_owned() }];
+    policy.decide(
+        &Action {
+            tool,
+            aliases: &[],
+            provider: "known",
+            built_in: true,
+            annotations: Annotations::default(),
+            subjects: &subjects,
+            subjects_believed: true,
+            arguments: &json!({}),
+            trust: Trust::Trusted,
+            phase: None,
+            caller: None,
+        },
+        false,
+    )
+}
+
+#[track_caller]
+fn check(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str, verdict: Verdict, gate: Gate) -> Decision {
+    let decision = decide(loaded, tool, kind, text);
+    assert_eq!((decision.verdict, decision.gate), (verdict, gate), "{tool} {text}: {decision:?}");
+    decision
+}
+
+fn path(loaded: &Loaded, path: &str, verdict: Verdict, gate: Gate) -> Decision {
+    check(loaded, "write", SubjectKind::Path, path, verdict, gate)
+}
+
+fn command(loaded: &Loaded, text: &str, verdict: Verdict, gate: Gate) -> Decision {
+    check(loaded, "bash", SubjectKind::Command, text, verdict, gate)
+}
+
+const RULES: &str = "\
+[[tools.permissions.write]]
+pattern = \"keys/**\"
+action = \"deny\"
+
+[[tools.permissions.write]]
+pattern = \"*\"
+action = \"allow\"
+";
+
+#[test]
+fn every_decision_shows_its_rule_and_its_line() {
+    let scene = Scene::new();
+    let loaded = scene.load(&format!("tools.autonomy = \"read-only\"\n{RULES}\n[tools.policy]\nrules = [\n{{ effect = \"deny\", tools = [\"write\"], paths = [\"b\"] }},\n]\n"));
+    let file = loaded.file.clone().expect("it was read").display().to_string();
+    let denied = path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
+    assert_eq!(denied.rule, "pattern = \"keys/**\", action = \"deny\"");
+    assert_eq!(denied.place, format!("[tools.permissions.write] in {file}, line 2"));
+    let denied = path(&loaded, "/w/b", Verdict::Deny, Gate::Policy);
+    assert_eq!(denied.rule, "effect = \"deny\", tools = [\"write\"], paths = [\"b\"]");
+    assert_eq!(denied.place, format!("[tools.policy] in {file}, line 12"));
+    let denied = path(&loaded, "/w/a", Verdict::Deny, Gate::Autonomy);
+    assert_eq!((&*denied.rule, &*denied.place), ("autonomy = \"read-only\"", &*format!("[tools] in {file}, line 1")));
+    let asked = path(&scene.load(""), "/w/a", Verdict::Ask, Gate::Autonomy);
+    assert_eq!(asked.place, "the default of [tools]");
+    // What it tells to write does what it says.
+    let line = asked.remedy.strip_prefix("To allow it without asking: ").expect("it tells a line");
+    path(&scene.load(line), "/w/a", Verdict::Allow, Gate::Permissions);
+}
+
+#[test]
+fn a_stranger_s_file_adds_denials_and_questions_and_undoes_none() {
+    let scene = Scene::new();
+    let stranger = "\
+tools.permissions.write = [
+  { pattern = \"*\", action = \"ask\" },
+  { pattern = \"keys/**\", action = \"allow\" },
+]
+tools.permissions.edit = [{ pattern = \"*\", action = \"deny\" }]
+tools.policy.rules = [{ effect = \"deny\", paths = [\"vendor\"] }, { effect = \"allow\", tools = [\"*\"] }]
+tools.autonomy = \"full\"
+";
+    let loaded = scene.load_with(RULES, stranger);
+    let file = scene.work.join("berth.toml").display().to_string();
+    // Its question stands before the user's rules, but is no way around a denial among them.
+    path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
+    let asked = path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
+    assert_eq!(asked.place, format!("[tools.permissions.write] in {file}, line 2"));
+    check(&loaded, "edit", SubjectKind::Path, "/w/a", Verdict::Deny, Gate::Permissions);
+    path(&loaded, "/w/vendor/x", Verdict::Deny, Gate::Policy);
+    // Its rules that allow are no list that nothing else passes.
+    check(&loaded, "other", SubjectKind::Path, "/w/a", Verdict::Ask, Gate::Autonomy);
+    let ignored: Vec<String> = loaded.project.as_ref().expect("it was read").ignored().iter().map(|one| one.key.clone()).collect();
+    assert_eq!(ignored, ["tools.autonomy", "tools.permissions.write", "tools.policy.rules"]);
+}
+
+#[test]
+fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
+    let scene = Scene::new();
+    let project = "tools.permissions.write = [{ pattern = \"*\", action = \"allow\" }]\n";
+    let user = RULES.replace("allow", "ask");
+    scene.load_with(&user, project).project.expect("it was read").trust(&scene.folders).expect("it is trusted");
+    let loaded = scene.load_with(&user, project);
+    assert_eq!(loaded.project.as_ref().map(|project| project.standing), Some(Standing::Trusted));
+    path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
+    path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
+    path(&scene.load_with("", project), "/w/a", Verdict::Allow, Gate::Permissions);
+}
+
+#[test]
+fn a_pattern_of_a_path_is_compared_with_where_it_really_leads() {
+    let scene = Scene::new();
+    let home = scene.folders.home.clone().expect("a home");
+    symlink(home.join("notes"), scene.work.join("link")).expect("a link is made");
+    let link = scene.work.join("link").display().to_string();
+    let rule = |pattern: &str| scene.load(&format!("tools.permissions.write = [{{ pattern = {pattern:?}, action = \"deny\" }}]"));
+    let there = home.join("notes/x").display().to_string();
+    for pattern in ["~/notes", "~/NOTES/**", link.as_str(), "notes/x"] {
+        path(&rule(pattern), &there, Verdict::Deny, Gate::Permissions);
+    }
+    path(&rule("~/note"), &there, Verdict::Ask, Gate::Autonomy);
+    path(&rule("/notes"), &there, Verdict::Ask, Gate::Autonomy);
+}
+
+#[test]
+fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
+    let scene = Scene::new();
+    let asked = command(&scene.load(""), "git push --force", Verdict::Ask, Gate::Permissions);
+    assert_eq!((&*asked.rule, &*asked.place), ("confirm_patterns = \"git push --force\"", "the default of [tools.shell]"));
+    command(&scene.load(""), "ls", Verdict::Ask, Gate::Autonomy);
+    // With full autonomy, what somebody wrote down still asks, and only that.
+    let full = "tools.autonomy = \"full\"\n";
+    command(&scene.load(full), "git push --force", Verdict::Allow, Gate::Autonomy);
+    let written = format!("{full}tools.shell.confirm_patterns = [\"deploy\"]\n");
+    command(&scene.load(&written), "make deploy", Verdict::Ask, Gate::Permissions);
+    command(&scene.load(&written), "make", Verdict::Allow, Gate::Autonomy);
+    // Rules for `bash` take their place; those of a stranger don't.
+    let ruled = format!("{written}tools.permissions.bash = [{{ pattern = \"x\", action = \"deny\" }}]\n");
+    command(&scene.load(&ruled), "make deploy", Verdict::Allow, Gate::Autonomy);
+    let stranger = "tools.permissions.bash = [{ pattern = \"x\", action = \"deny\" }]\n";
+    command(&scene.load_with(&written, stranger), "make deploy", Verdict::Ask, Gate::Permissions);
+    command(&scene.load_with(&written, stranger), "x", Verdict::Deny, Gate::Permissions);
+}
+
+#[test]
+fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
+    let scene = Scene::new();
+    let text = "tools.autonomy = \"full\"\n[tools.shell]\nblocked_commands = [\"git push\"]\nallowed_commands = [\"CURL\"]\n";
+    let loaded = scene.load(text);
+    let blocked = command(&loaded, "git -C x push", Verdict::Deny, Gate::Blocklist);
+    assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
+    assert!(command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy.contains("tools.shell.allowed_commands = [\"wget\"]"));
+    command(&loaded, "curl x", Verdict::Allow, Gate::Autonomy);
+    // Of a stranger's exceptions none counts, and what they block is added.
+    let loaded = scene.load_with(text, "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n");
+    command(&loaded, "sudo x", Verdict::Deny, Gate::Blocklist);
+    command(&loaded, "make", Verdict::Deny, Gate::Blocklist);
+    command(&loaded, "git push", Verdict::Deny, Gate::Blocklist);
+}
+
+#[test]
+fn trust_is_the_plugin_s_and_a_stranger_may_lower_it() {
+    let scene = Scene::new();
+    let user = "tools.autonomy = \"full\"\n[plugins.known]\n";
+    path(&scene.load(user), "/w/a", Verdict::Allow, Gate::Autonomy);
+    let denied = path(&scene.load(&format!("{user}trust = \"quarantined\"\n")), "/w/a", Verdict::Deny, Gate::Trust);
+    assert!(denied.place.contains("[plugins.known]") && denied.place.ends_with("line 3"), "{}", denied.place);
+    path(&scene.load_with(user, "plugins.known.trust = \"blocked\"\n"), "/w/a", Verdict::Deny, Gate::Trust);
+    path(
+        &scene.load_with(&format!("{user}trust = \"blocked\"\n"), "plugins.known.trust = \"trusted\"\n"),
+        "/w/a",
+        Verdict::Deny,
+        Gate::Trust,
+    );
+}
+
+#[test]
+fn authorization_counts_where_it_is_switched_on() {
+    let scene = Scene::new();
+    let rules = "[tools.authorization]\nrules = [{ effect = \"deny\", tools = [\"write\"] }]\n";
+    path(&scene.load(rules), "/w/a", Verdict::Ask, Gate::Autonomy);
+    path(&scene.load(&format!("{rules}enabled = true\n")), "/w/a", Verdict::Deny, Gate::Authorization);
+    path(&scene.load_with(rules, "tools.authorization.enabled = true\n"), "/w/a", Verdict::Deny, Gate::Authorization);
+}
+
+#[test]
+fn rules_that_would_protect_nothing_are_problems() {
+    let scene = Scene::new();
+    let problem = |text: &str, expected: &str| {
+        scene.write(text);
+        let problems = load(&scene.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        assert!(problems.contains(expected), "{text}: {problems}");
+    };
+    problem("tools.permissions.write = [{ pattern = \"\", action = \"deny\" }]", "a pattern has 1 to 1024 bytes");
+    problem(&format!("tools.permissions.write = [{{ pattern = \"{}\", action = \"deny\" }}]", "x".repeat(1025)), "this one 1025");
+    problem("tools.permissions.write = [{ pattern = \"x\", action = \"refuse\" }]", "unknown variant `refuse`");
+    problem("tools.permissions.write = [{ patern = \"x\", action = \"deny\" }]", "did you mean `pattern`?");
+    problem("tools.permissions.write = \"deny\"", "invalid type");
+    problem("tools.policy.rules = [{ tools = [\"x\"] }]", "missing field `effect`");
+    problem("tools.policy.rules = [{ effect = \"deny\", tool = [\"x\"] }]", "did you mean `tools`?");
+    problem("tools.policy.rules = [{ effect = \"deny\", paths = [\"../x\"] }]", "never matches");
+    let argument = |test: &str| format!("tools.policy.rules = [{{ effect = \"deny\", arguments = [{{ {test} }}] }}]");
+    problem(&argument("pointer = \"path\", glob = \"x\""), "begins with `/`");
+    problem(&argument("pointer = \"/path\""), "either a `glob` or a `regex`");
+    problem(&argument("pointer = \"/path\", glob = \"x\", regex = \"x\""), "either a `glob` or a `regex`");
+    problem(&argument("pointer = \"/path\", regex = \"(\""), "is not a regular expression");
+    problem(&argument("pointer = \"/path\", regex = \"(a{1000}){1000}\""), "is not a regular expression");
+    let many = "{ effect = \"deny\" },".repeat(257);
+    problem(&format!("tools.policy.rules = [{many}]"), "has 257 rules; at most 256");
+    problem(&format!("tools.permissions.x = [{}]", "{ pattern = \"x\", action = \"ask\" },".repeat(257)), "has 257 rules");
+}
