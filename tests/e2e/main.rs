@@ -21,6 +21,7 @@ mod embedding;
 mod escapes;
 mod every_attack;
 mod floods;
+mod governed;
 mod grants;
 mod init;
 mod install;
