@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
+use crate::policy::Placed;
 
 /// How much an agent may do on its own. The earlier, the less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,14 +35,17 @@ impl Autonomy {
             Self::Full => "autonomy = \"full\"",
         }
     }
+}
 
+impl Placed<Autonomy> {
     /// What this gate says. `permitted`: a permission of the tool has decided already.
-    pub(crate) fn say(self, place: &Cow<'static, str>, action: &Action<'_>, permitted: bool) -> Option<Decision> {
+    pub(crate) fn say(&self, action: &Action<'_>, permitted: bool) -> Option<Decision> {
+        let (autonomy, place) = (self.value, &self.place);
         let say = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
             Some(Decision { verdict, gate: Gate::Autonomy, rule: rule.into(), place: place.clone(), remedy })
         };
-        if self == Self::ReadOnly && action.acts() {
-            return say(Verdict::Deny, self.rule(), "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".into());
+        if autonomy == Autonomy::ReadOnly && action.acts() {
+            return say(Verdict::Deny, autonomy.rule(), "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".into());
         }
         if permitted {
             return None;
@@ -56,9 +60,9 @@ impl Autonomy {
                 remedy: Cow::Borrowed("To have it ask, give its tool a permission with `action = \"ask\"`."),
             });
         }
-        match self {
-            Self::Full => say(Verdict::Allow, self.rule(), "To have it ask, set `autonomy = \"supervised\"` in [tools].".into()),
-            _ => say(Verdict::Ask, self.rule(), crate::permissions::to_allow(action).into()),
+        match autonomy {
+            Autonomy::Full => say(Verdict::Allow, autonomy.rule(), "To have it ask, set `autonomy = \"supervised\"` in [tools].".into()),
+            _ => say(Verdict::Ask, autonomy.rule(), crate::permissions::to_allow(action).into()),
         }
     }
 }

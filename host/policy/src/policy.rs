@@ -132,7 +132,7 @@ impl Policy {
             Gate::Policy => self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action)),
             Gate::Authorization => self.authorization.say(gate, "[tools.authorization]", action, self.trusted.least(action)),
             Gate::Permissions => seen.permitted.map(|permitted| permitted.say(action)),
-            Gate::Autonomy => self.autonomy.value.say(&self.autonomy.place, action, seen.permitted.is_some()),
+            Gate::Autonomy => self.autonomy.say(action, seen.permitted.is_some()),
             Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
             Gate::Trust => self.trusted.say(action),
             Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,

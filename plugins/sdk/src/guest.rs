@@ -1,9 +1,9 @@
 //! The only code that knows the generated bindings: between the contract's types and the SDK's own.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::plugin::{Invocation, Offered, Plugin};
-use crate::{Body, Category, Content, Failure, MAX_MESSAGE, Output, Preview, log as logging};
+use crate::{Body, Category, Content, Failure, MAX_MESSAGE, Output, log as logging};
 use bindings::berth::host;
 use bindings::berth::tool::types as wit;
 use bindings::exports::berth::tool::tools;
@@ -68,24 +68,8 @@ fn definition(tool: &Offered) -> Result<tools::Definition, Failure> {
         },
         subjects: subjects.collect(),
         fence: tool.fence.map(str::to_owned),
-        meta: meta(tool),
+        meta: tool.meta().map(|meta| meta.to_string()),
     })
-}
-
-/// What has no field in the contract.
-fn meta(tool: &Offered) -> Option<String> {
-    let mut meta = Map::new();
-    if !tool.aliases.is_empty() {
-        meta.insert("berth:aliases".to_owned(), json!(tool.aliases));
-    }
-    match tool.preview {
-        Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),
-        Some(Preview::Part { file, old, new, all }) => {
-            meta.insert("berth:preview".to_owned(), json!({ "file": file, "old": old, "new": new, "all": all }))
-        }
-        None => None,
-    };
-    (!meta.is_empty()).then(|| Value::Object(meta).to_string())
 }
 
 fn output(output: Output) -> wit::Output {

@@ -1,4 +1,5 @@
 use schemars::Schema;
+use serde_json::{Map, Value, json};
 
 use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema};
 
@@ -160,6 +161,22 @@ impl Offered {
 }
 
 impl Offered {
+    /// What has no field in the contract.
+    pub(crate) fn meta(&self) -> Option<Value> {
+        let mut meta = Map::new();
+        if !self.aliases.is_empty() {
+            meta.insert("berth:aliases".to_owned(), json!(self.aliases));
+        }
+        match self.preview {
+            Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),
+            Some(Preview::Part { file, old, new, all }) => {
+                meta.insert("berth:preview".to_owned(), json!({ "file": file, "old": old, "new": new, "all": all }))
+            }
+            None => None,
+        };
+        (!meta.is_empty()).then_some(Value::Object(meta))
+    }
+
     /// The schema of the arguments, where each subject is one of them. One that is not would never be checked against the operator's
     /// rules, and nobody would notice.
     pub(crate) fn checked_schema(&self) -> Result<Schema, Failure> {

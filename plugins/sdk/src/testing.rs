@@ -24,7 +24,7 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
     plugin.call(Invocation { tool: T::NAME.to_owned(), arguments: arguments.to_string(), attachments })
 }
 
-/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases and fence.
+/// How the catalogue shows `T`: name, title, description, schemas, annotations, subjects, aliases, fence and meta.
 ///
 /// # Panics
 ///
@@ -52,5 +52,6 @@ pub fn definition<T: Tool>() -> Value {
         "subjects": subjects.collect::<Vec<_>>(),
         "aliases": tool.aliases,
         "fence": tool.fence,
+        "meta": tool.meta(),
     })
 }
