@@ -110,7 +110,7 @@ fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit,
     if follow {
         let mut follow = trail.follow()?;
         loop {
-            print_lines(&follow.next()?, as_json)?;
+            print_lines(&follow.wait()?, as_json)?;
         }
     }
     Ok(Exit::Success)

@@ -44,9 +44,9 @@ impl Follow {
     /// # Errors
     ///
     /// [`HostError::Io`], naming the folder.
-    pub fn next(&mut self) -> Result<Vec<Value>, HostError> {
+    pub fn wait(&mut self) -> Result<Vec<Value>, HostError> {
         let failed = HostError::io(self.trail.path().display().to_string());
-        let mut next = || loop {
+        let mut wait = || loop {
             let records = self.written()?;
             if !records.is_empty() {
                 return Ok(records);
@@ -54,7 +54,7 @@ impl Follow {
             // What exactly has changed does not matter.
             rustix::io::retry_on_intr(|| rustix::io::read(&self.changes, &mut [0; 4096]))?;
         };
-        next().map_err(failed)
+        wait().map_err(failed)
     }
 
     fn written(&mut self) -> io::Result<Vec<Value>> {

@@ -87,12 +87,13 @@ impl Line {
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
         let micros = time.as_micros();
-        let _ = match micros % 1000 {
-            0 => write!(self.0, "{}", micros / 1000),
-            _ => write!(self.0, "{}.{:03}", micros / 1000, micros % 1000),
-        };
-        while micros % 1000 > 0 && self.0.last() == Some(&b'0') {
-            self.0.pop();
+        let (whole, part) = (micros / 1000, micros % 1000);
+        let _ = write!(self.0, "{whole}");
+        if part > 0 {
+            let _ = write!(self.0, ".{part:03}");
+            while self.0.last() == Some(&b'0') {
+                self.0.pop();
+            }
         }
     }
 

@@ -38,7 +38,11 @@ fn log(folders: &Folders) -> Finding {
         }
         Ok(found) => {
             let first = found.problems.first().map_or_else(String::new, |problem| format!("{}: {}", problem.file, problem.found));
-            Finding::failure(name, format!("{path} is not what was written. {first}"), "berth audit verify")
+            Finding::failure(
+                name,
+                format!("{path} is not what was written. {first}"),
+                "`berth audit verify` names the places; move the folder elsewhere to begin a new log",
+            )
         }
     }
 }
