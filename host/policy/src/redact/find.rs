@@ -48,7 +48,8 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
             _ => {}
         }
         match secret_at(text, at, from, keys) {
-            Some(secret) if secret.start >= from => {
+            // What holds a mark was looked at before.
+            Some(secret) if secret.start >= from && !holds_mark(&bytes[secret.start..secret.end]) => {
                 (from, at) = (secret.end, secret.end);
                 found.push(secret);
             }
@@ -56,6 +57,10 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
         }
     }
     found
+}
+
+fn holds_mark(bytes: &[u8]) -> bool {
+    bytes.iter().enumerate().any(|(at, byte)| *byte == b'[' && mark::length(&bytes[at..]) > 0)
 }
 
 fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {

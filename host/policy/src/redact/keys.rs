@@ -7,7 +7,7 @@ use super::mark;
 const MAX_KEY: usize = 64;
 
 /// Bytes of a value by which it is judged. What follows belongs to it, and costs nothing if it is none.
-const JUDGED: usize = 256;
+const JUDGED: usize = 128;
 
 /// Bytes within which a quoted value has to end; otherwise the quote was no quote.
 const MAX_QUOTED: usize = 16 * 1024;
@@ -139,8 +139,11 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     if is("authorization") || is("auth") && (key.starts_with('_') || after(&["proxy", "basic", "http"])) {
         return Some(AUTHORIZATION);
     }
-    if is("cookie") || is("sessionid") || is("id") && after(&["session"]) {
+    if is("cookie") {
         return Some(COOKIE);
+    }
+    if is("sessionid") || is("id") && after(&["session"]) {
+        return Some(TOKEN);
     }
     (is("string") && after(&["connection"])).then_some(CREDENTIAL)
 }
@@ -284,12 +287,17 @@ impl<'a> Value<'a> {
         }
         if kind.line {
             // A scheme alone, or a sentence about headers.
-            return text.bytes().any(|byte| byte.is_ascii_digit()) || place == Keys::Settings;
+            let pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
+            return pairs && (place == Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
         }
         let spaced = text.contains(' ');
-        let telling = without_comma(trimmed)
-            .iter()
-            .any(|byte| byte.is_ascii_digit() || byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':'));
+        let value = without_comma(trimmed);
+        let digits = value.iter().filter(|byte| byte.is_ascii_digit()).count();
+        // `colon2_token` is a name still.
+        let name =
+            value.contains(&b'_') && digits <= 2 && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+        let marked = |byte: &u8| byte.is_ascii_punctuation() && !matches!(byte, b'_' | b'-' | b'.' | b':');
+        let telling = !name && (digits > 0 || value.iter().any(marked));
         match place {
             Keys::Unknown => false,
             Keys::Settings => true,
@@ -481,7 +489,7 @@ mod tests {
             ("Proxy-Authorization", "authorization"),
             ("_auth", "authorization"),
             ("Set-Cookie", "cookie"),
-            ("sessionid", "cookie"),
+            ("sessionid", "token"),
         ] {
             assert_eq!(kind_of(key).map(|kind| kind.name), Some(name), "{key}");
         }

@@ -92,9 +92,5 @@ pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 8 + spaces;
     let length = text[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
     let whole = spaces > 0 && !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && length >= 4;
-    (whole && !text[start..].starts_with(b"[REDACTED:") && !text[start..].starts_with(b"$")).then_some(Found {
-        start,
-        end: start + length,
-        kind: "password",
-    })
+    (whole && !matches!(text[start], b'$' | b'=' | b':' | b'[')).then_some(Found { start, end: start + length, kind: "password" })
 }

@@ -63,8 +63,11 @@ const fn shape(prefix: &'static str, kind: &'static str, parts: &'static [Part])
 use Class::{Alnum, Base64, Digit, Hex, Loose, Upper, Url, Word};
 use Part::{Is, Run};
 
-/// As many as are looked at of those that have no length of their own.
+/// For those that have no length of their own.
 const LONG: usize = 2048;
+
+/// Of which so many are looked at, to tell what they are.
+const JUDGED: usize = 256;
 
 /// By their prefixes, in order; where one prefix begins another, the longer one comes later and is tried first.
 static SHAPES: &[Shape] = &[
@@ -232,25 +235,34 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
     }
     let mut end = at + shape.prefix.len();
     let mut secret = end;
-    for part in shape.parts {
+    for (index, part) in shape.parts.iter().enumerate() {
         match *part {
             Is(text_here) => {
                 end = text[end..].starts_with(text_here.as_bytes()).then_some(end + text_here.len())?;
                 secret = end;
             }
             Run(class, least, most) => {
-                let run = &text[end..text.len().min(end + most + 1)];
+                let last = index + 1 == shape.parts.len();
+                // One that is none for another reason is not looked at to its end.
+                let most_now = if last && most == LONG { JUDGED } else { most };
+                let run = &text[end..text.len().min(end + most_now + 1)];
                 let run = &run[..run.iter().take_while(|byte| class.has(**byte)).count()];
                 // A sentence may end behind it.
                 let length = run.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
                 if length < least || length > most && most != LONG {
                     return None;
                 }
-                end += length.min(most);
+                end += length.min(most_now);
             }
         }
     }
-    varied(&text[secret..end]).then_some(Found { start, end, kind: shape.kind })
+    if !varied(&text[secret..end]) {
+        return None;
+    }
+    if let Some(Run(class, _, LONG)) = shape.parts.last() {
+        end += text[end..].iter().take_while(|byte| class.has(**byte) && **byte != b'.').count();
+    }
+    Some(Found { start, end, kind: shape.kind })
 }
 
 /// Whether a credential can begin here: not in the middle of a word. What escapes a character in JSON or in a URL is no part of a word.

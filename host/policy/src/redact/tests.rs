@@ -2,6 +2,7 @@
 //!
 //! They are put together when the tests run, so that no scanner takes this file for a leak.
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -374,14 +375,14 @@ fn json_is_redacted_by_its_keys() {
         "env": [{ "name": "DB_PASSWORD", "value": "hunter22" }, { "name": "HOME", "value": "/home/u" }],
         "note": format!("see {}", issued()[0].1),
     });
-    let redacted = json(value, Keys::Text);
+    let redacted = super::json(value, Keys::Text);
     assert_eq!(redacted["password"], "[REDACTED:password cor…]");
     assert_eq!(redacted["apiKey"], json!(["[REDACTED:key one…]", "[REDACTED:key two…]"]));
     assert_eq!(redacted["token"], json!({ "value": "x", "password": "[REDACTED:password hu…]" }));
     assert_eq!(redacted["env"][0]["value"], "[REDACTED:password hu…]");
     assert_eq!(redacted["env"][1]["value"], "/home/u");
     assert_eq!(redacted["note"], "see [REDACTED:github-token ghp_…]");
-    assert_eq!(json(redacted.clone(), Keys::Text), redacted);
+    assert_eq!(super::json(redacted.clone(), Keys::Text), redacted);
 }
 
 #[test]
@@ -406,4 +407,139 @@ fn parts_are_redacted_whole() {
     }
     let image = Content { body: Body::Bytes(b"\x89PNG\xff".to_vec()), media_type: None, meta: None };
     assert_eq!(content(image.clone(), Keys::Text), image);
+}
+
+/// Pieces of which secrets, their keys and what looks like them are made.
+fn piece() -> impl Strategy<Value = String> {
+    let known = [
+        "password",
+        "token=",
+        "api_key: ",
+        "\"secret\": \"",
+        "Authorization: Bearer ",
+        "Cookie: a=",
+        "://",
+        "user:",
+        "@host",
+        "gh",
+        "p_",
+        "sk-",
+        "AKIA",
+        "eyJ",
+        "-----BEGIN ",
+        "-----END ",
+        "RSA PRIVATE KEY-----",
+        "\n",
+        "\\n",
+        " ",
+        "\"",
+        "'",
+        "\\\"",
+        "%3D",
+        "%22",
+        "%",
+        "=",
+        ":",
+        "=>",
+        ";",
+        ",",
+        "$",
+        "{",
+        "[REDACTED:",
+        "[REDACTED:password hu…]",
+        "…]",
+        "é",
+        "漢",
+        "\u{1f600}",
+        "\t",
+        "<password>",
+        "</",
+        "login me password ",
+        "1//0",
+        "-us12",
+        ":AA",
+        "8Q~",
+        "MTIz",
+        "xxxxxxxx",
+        "hunter2hunter2",
+        "dXNlcj1tZQpwYXNzd29yZD1odW50ZXIyMg",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
+        2 => "[A-Za-z0-9]{1,40}",
+        1 => "[A-Za-z0-9+/=_.-]{16,80}",
+        1 => "\\PC{0,6}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics_nothing_grows_without_bound_and_twice_is_as_once(pieces in proptest::collection::vec(piece(), 0..40)) {
+        let text = pieces.concat();
+        for keys in [Keys::Unknown, Keys::Text, Keys::Settings] {
+            let once = super::text(&text, keys);
+            prop_assert!(once.len() <= 8 * text.len(), "{text:?} grows to {once:?}");
+            let twice = super::text(&once, keys).into_owned();
+            prop_assert_eq!(&twice, &*once, "{:?}", text);
+        }
+        let mut parts = pieces.clone();
+        across(&mut parts.iter_mut().collect::<Vec<_>>());
+        prop_assert_eq!(parts.len(), pieces.len());
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
+            super::json(value, Keys::Text);
+        }
+    }
+
+    #[test]
+    fn a_credential_is_found_wherever_it_stands(pieces in proptest::collection::vec(piece(), 0..12), at in 0_usize..12) {
+        let (_, secret) = &issued()[0];
+        let mut pieces = pieces;
+        pieces.insert(at.min(pieces.len()), format!(" {secret} "));
+        let redacted = super::text(&pieces.concat(), Keys::Text).into_owned();
+        prop_assert!(!redacted.contains(&secret[8..]), "{redacted}");
+    }
+}
+
+#[test]
+fn the_time_is_linear_whatever_is_written() {
+    // Each makes something begin again and again that has no end. Quadratic, one of them would take minutes.
+    for piece in [
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAA\n",
+        "password=\"",
+        "pwd='\"",
+        "cookie:$",
+        "cookie: a",
+        "-eyJ",
+        "eyJ.",
+        "ATATT3",
+        "-ATATT3",
+        "%3D",
+        "%3D ",
+        "pwd%3D123456&",
+        "://",
+        "://a:b",
+        "token",
+        "key=",
+        "secret=\\\"",
+        "MTIz.",
+        "a\\",
+        "AAAA",
+        "[REDACTED:",
+        "login password ",
+        "<password>",
+        "sk-",
+        "1//0",
+        ":AA",
+        "\\n",
+        "Bearer ",
+    ] {
+        let text = piece.repeat((1 << 18) / piece.len());
+        for keys in [Keys::Unknown, Keys::Text, Keys::Settings] {
+            super::text(&text, keys);
+        }
+    }
 }

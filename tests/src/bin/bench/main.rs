@@ -12,6 +12,7 @@ mod measure;
 mod process;
 mod sandbox;
 mod search;
+mod shape;
 mod swap;
 mod table;
 mod tree;
@@ -35,7 +36,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -43,6 +44,7 @@ const GROUPS: [Group; 8] = [
     Group { names: &["kept"], measure: kept::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
+    Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },
 ];
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use berth_host::config::{self, Folders, Inputs, Loaded};
-use berth_host::{Builtin, Host, HostBuilder, Output, PluginState, Request};
+use berth_host::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -77,9 +77,18 @@ impl Sandbox {
         &self.runtime
     }
 
-    /// One call, which has to succeed.
+    /// One call, which has to succeed. Its answer is taken whole, as that of the program is that it is compared with.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
-        self.host.call(Request::new(tool, arguments)).await.outcome.map_err(|failure| format!("{tool} failed: {}", failure.message))
+        self.call_for(Audience::Person, tool, arguments).await
+    }
+
+    /// One call, which has to succeed, whose answer is shaped for somebody.
+    pub(crate) async fn call_for(&self, audience: Audience, tool: &str, arguments: Value) -> Result<Output, String> {
+        self.host
+            .call(Request { audience, ..Request::new(tool, arguments) })
+            .await
+            .outcome
+            .map_err(|failure| format!("{tool} failed: {}", failure.message))
     }
 
     /// One call, from a thread outside the runtime.

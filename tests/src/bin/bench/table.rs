@@ -28,6 +28,8 @@ pub(crate) enum Unit {
     Mebibytes,
     Microseconds,
     Milliseconds,
+    /// A million bytes a second.
+    MegabytesPerSecond,
 }
 
 /// What a value has to reach.
@@ -74,7 +76,13 @@ impl Row {
             "name": self.name,
             "what": self.what,
             "value": self.value,
-            "unit": match self.unit { Unit::Ratio => "ratio", Unit::Mebibytes => "MiB", Unit::Microseconds => "µs", Unit::Milliseconds => "ms" },
+            "unit": match self.unit {
+                Unit::Ratio => "ratio",
+                Unit::Mebibytes => "MiB",
+                Unit::Microseconds => "µs",
+                Unit::Milliseconds => "ms",
+                Unit::MegabytesPerSecond => "MB/s",
+            },
             "comparison": comparison,
             "target": target,
             "verdict": self.verdict().word(),
@@ -103,6 +111,7 @@ impl Unit {
             Unit::Mebibytes => format!("{value:.1} MiB"),
             Unit::Microseconds => format!("{value:.0} µs"),
             Unit::Milliseconds => format!("{value:.0} ms"),
+            Unit::MegabytesPerSecond => format!("{value:.0} MB/s"),
         }
     }
 }
