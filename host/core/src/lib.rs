@@ -78,6 +78,9 @@
 //! that says more. [`config::Config`] has every key with its meaning. What Berth keeps in its folders is out of every tool's reach, whatever
 //! is granted, and so is changing the configuration.
 //!
+//! An organisation's [ceiling](config::Ceiling) bounds the first. A program that loads a configuration of its own names it in
+//! [`Inputs::ceiling`](config::Inputs::ceiling), where it is to hold there too.
+//!
 //! # Which tools there are
 //!
 //! [`Host::tools`] has the [`Definition`]s: name, description, JSON Schema of the arguments, and how the tool behaves. They are what a
@@ -91,6 +94,9 @@
 //!     .collect()
 //! # }
 //! ```
+//!
+//! What the configuration switches off, and what its rules deny altogether, is not among them. [`Host::tools_for`] leaves out what waits for
+//! another tool in a [`Session`], too. [`Host::check`] says what would become of a call, and by which rule, without making it.
 //!
 //! | they come from | and are called | what they may reach |
 //! |---|---|---|
@@ -110,7 +116,7 @@
 //! | [`ToolNotFound`](Category::ToolNotFound), [`InvalidParameters`](Category::InvalidParameters), [`TypeMismatch`](Category::TypeMismatch) | the call itself was wrong | tells the model |
 //! | [`PolicyBlocked`](Category::PolicyBlocked) | a rule refused it; [`Failure::denial`] says which | tells the model and shows the person |
 //! | [`ConfirmationRequired`](Category::ConfirmationRequired) | a person has to agree first | asks one |
-//! | [`RateLimited`](Category::RateLimited) | too much at once | waits for [`Failure::retry_after`], then tries again |
+//! | [`RateLimited`](Category::RateLimited) | too much at once, or in one hour | waits for [`Failure::retry_after`], then tries again |
 //! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
 //! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |
 //! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |

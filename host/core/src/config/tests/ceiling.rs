@@ -190,6 +190,12 @@ fn a_bound_for_all_tools_bounds_those_that_say_something_of_their_own() {
 }
 
 #[test]
+fn whoever_takes_what_the_environment_says_takes_the_organisation_s_ceiling() {
+    let inputs = Inputs::from_environment().expect("there is a working directory");
+    assert_eq!(inputs.ceiling.as_deref(), Some(Path::new("/etc/berth/ceiling.toml")));
+}
+
+#[test]
 fn two_ceilings_bound_both() {
     let scene = Scene::new();
     scene.write("tools.call = 100\ntools.max_call = 1000\n");
