@@ -15,6 +15,9 @@ use crate::table::{Row, Target, Unit, show_time};
 const ROUNDS: usize = 15;
 const CALLS: usize = 200;
 
+/// The most memory of a call, as by default.
+const MEMORY: usize = 256 << 20;
+
 /// Callers of the durable log at a time, and the calls of each.
 const CALLERS: [usize; 2] = [1, 16];
 const DURABLE_CALLS: usize = 20;
@@ -62,7 +65,8 @@ fn governed(setting: &Setting) -> Result<Row, String> {
 fn bare(setting: &Setting, sandbox: &Sandbox) -> Result<Plugin, String> {
     let file = setting.repository.join("target/plugins/bench.wasm");
     let loaded = sandbox.runtime().block_on(async {
-        let runtime = berth_runtime::Runtime::new(RuntimeConfig { keep_ready: Duration::ZERO, ..RuntimeConfig::default() })?;
+        let runtime =
+            berth_runtime::Runtime::new(RuntimeConfig { memory: MEMORY, keep_ready: Duration::ZERO, ..RuntimeConfig::default() })?;
         runtime.load(Candidate::file(&file)?, PluginPolicy::default()).await
     });
     loaded.map_err(|error| error.to_string())
