@@ -1,7 +1,7 @@
 //! Secrets are taken out of what leaves the host: each is replaced by a mark that says what it was, `[REDACTED:github-token ghp_…]`.
 //!
-//! What a secret is, is told by its own form ([`shapes`], [`blocks`]), by where it stands ([`places`]), or by its key ([`keys`]); also in
-//! base64 and with percent signs ([`encoded`]). There are no regular expressions: nothing is compiled at start, and every look is bounded, so
+//! What a secret is, is told by its own form (`shapes`, `blocks`), by where it stands (`places`), or by its key (`keys`); also in
+//! base64 and with percent signs (`encoded`). There are no regular expressions: nothing is compiled at start, and every look is bounded, so
 //! that the time is linear in the text, whatever a stranger writes.
 
 mod blocks;
