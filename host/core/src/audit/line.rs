@@ -17,6 +17,9 @@ const LONG: usize = 1024;
 /// Bytes of that beginning.
 const BEGINNING: usize = 256;
 
+/// Bytes of a name that holds no secret.
+const SHORT: usize = 15;
+
 /// Bytes that are looked at for what has to be redacted in it.
 const LOOKED_AT: usize = 16 * 1024;
 
@@ -184,7 +187,11 @@ fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize
                 if !std::mem::take(&mut first) {
                     out.push(b',');
                 }
-                quoted(out, &shown(key, LONG));
+                // No secret is as short as most names are.
+                match key.len() <= SHORT && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                    true => quoted(out, key),
+                    false => quoted(out, &shown(key, LONG)),
+                }
                 out.push(b':');
                 self::value(out, if key == "value" { named } else { key }, item, most, depth)?;
             }

@@ -1,6 +1,5 @@
 //! Moments as RFC 3339 has them.
 
-use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Adds a moment to a text: `2026-03-01T12:00:00.000001Z`. One before 1970 is shown as 1970.
@@ -9,8 +8,22 @@ pub(super) fn write(out: &mut Vec<u8>, moment: SystemTime) {
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second, micro) = (second / 3600, second / 60 % 60, second % 60, since.subsec_micros());
-    // A vector takes everything.
-    let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z");
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    for (place, number) in
+        [(0..4, year), (5..7, month), (8..10, day), (11..13, hour), (14..16, minute), (17..19, second), (20..26, micro.into())]
+    {
+        digits(&mut text[place], number);
+    }
+    out.extend_from_slice(&text);
+}
+
+/// Fills a place with a number, zeros before it. By hand, since it is done for each call.
+pub(super) fn digits(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        // The remainder is one digit.
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 /// The day of the Gregorian calendar, so many days after 1 January 1970. Years begin in March here, so that the day that some years have
