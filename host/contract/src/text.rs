@@ -79,6 +79,8 @@ fn steers(c: char) -> bool {
         '\u{fe00}'..='\u{fe0e}' | '\u{e0100}'..='\u{e01ef}' => true,
         '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200b}' | '\u{2060}'..='\u{2064}' => true,
         '\u{e0000}'..='\u{e007f}' => true,
+        // Letters that are drawn as nothing.
+        '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{1d173}'..='\u{1d17a}' => true,
         _ => false,
     }
 }
@@ -99,6 +101,7 @@ mod tests {
         assert_eq!(neutral("user\u{202e}txt.exe"), "user\u{fffd}txt.exe");
         assert_eq!(neutral("\u{9b}2J"), "\u{fffd}2J");
         assert_eq!(neutral("hid\u{e0041}den"), "hid\u{fffd}den");
+        assert_eq!(neutral("rm\u{3164}\u{2800}x"), "rm\u{fffd}\u{fffd}x");
         assert_eq!(neutral("\r"), "\u{fffd}");
         for before in 0..200 {
             let clean = "x".repeat(before);

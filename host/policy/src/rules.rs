@@ -89,14 +89,10 @@ impl RuleSet {
                     .into(),
             });
         }
-        let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
+        let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
         let first = allowing.clone().next()?;
-        let passes = match action.subjects {
-            [] => allowing.any(|rule| rule.matches(action, trust) && rule.matches_subject(action, None)),
-            subjects => subjects
-                .iter()
-                .all(|subject| allowing.clone().any(|rule| rule.matches(action, trust) && rule.matches_subject(action, Some(subject)))),
-        };
+        let allowed = |subject| allowing.clone().any(|rule| rule.matches(action, trust) && rule.matches_subject(action, subject));
+        let passes = (!as_a_whole(action) || allowed(None)) && action.subjects.iter().all(|subject| allowed(Some(subject)));
         (!passes).then(|| Decision {
             verdict: Verdict::Deny,
             gate,
@@ -118,6 +114,11 @@ impl RuleSet {
     }
 }
 
+/// Whether a call is looked at beside its subjects: it has none, or what it says of them is not believed, so that it may do anything else.
+fn as_a_whole(action: &Action<'_>) -> bool {
+    action.subjects.is_empty() || !action.subjects_believed
+}
+
 impl Rule {
     fn names(&self, tool: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|glob| glob.matches(tool))
@@ -125,10 +126,8 @@ impl Rule {
 
     fn denies(&self, action: &Action<'_>, trust: Trust) -> bool {
         self.matches(action, trust)
-            && match action.subjects {
-                [] => self.matches_subject(action, None),
-                subjects => subjects.iter().any(|subject| self.matches_subject(action, Some(subject))),
-            }
+            && (as_a_whole(action) && self.matches_subject(action, None)
+                || action.subjects.iter().any(|subject| self.matches_subject(action, Some(subject))))
     }
 
     /// Whether everything but the subject is as the rule says.

@@ -195,6 +195,22 @@ fn policies_deny_by_tool_path_access_argument_trust_and_phase() {
 }
 
 #[test]
+fn what_a_tool_that_is_not_believed_says_it_acts_on_passes_no_rule() {
+    // It acts, and names one text that it reads.
+    let stranger = |believed| Call { believed, ..call("sh__act", false, &[(SubjectKind::Text, Access::Read, "x")]) };
+    let writing = policed(vec![Rule { access: Some(Access::Write), ..rule(Effect::Deny, &["sh__*"], &[]) }]);
+    check(&writing, &stranger(false), Deny, Gate::Policy);
+    check(&writing, &stranger(true), Allow, Gate::Autonomy);
+    let reading = policed(vec![Rule { access: Some(Access::Read), ..rule(Effect::Allow, &[], &[]) }]);
+    check(&reading, &stranger(false), Deny, Gate::Policy);
+    let below = policed(vec![rule(Effect::Allow, &[], &["notes/**"])]);
+    check(&below, &Call { believed: false, ..write("/w/notes/a") }, Deny, Gate::Policy);
+    check(&below, &write("/w/notes/a"), Allow, Gate::Autonomy);
+    let anything = policed(vec![rule(Effect::Allow, &["sh__*"], &[])]);
+    check(&anything, &stranger(false), Allow, Gate::Autonomy);
+}
+
+#[test]
 fn where_a_policy_allows_something_nothing_else_passes_it() {
     let policy = policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &["move_path"], &["a", "b"])]);
     check(&policy, &read("/w/x"), Allow, Gate::Autonomy);

@@ -289,6 +289,21 @@ fn what_was_written_in_part_is_recognised_and_nothing_passes_for_it() {
 }
 
 #[test]
+fn a_line_that_was_put_in_is_neither_shown_nor_taken_for_a_part_of_a_record() {
+    let scene = Scene::with_records(2);
+    let forged = b"{\"ts\":\"2026-01-01T00:00:00.000000Z\",\"kind\":\"outcome\",\"call\":\"f0rged-1\",\"tool\":\"delete_path\"}";
+    for end in [&b"\n"[..], b""] {
+        scene.write("audit.jsonl", &[&scene.read("audit.jsonl")[..], forged, end].concat());
+        assert!(!scene.verify().holds());
+        scene.append(1);
+        let found = scene.verify();
+        assert!(found.problems.iter().any(|problem| problem.found.contains("this is no record")), "{found:?}");
+        assert_eq!(scene.trail().of_call("f0rged-1").expect("it is readable"), Vec::<serde_json::Value>::new());
+        assert!(scene.trail().last(100).expect("it is readable").iter().all(|record| record["tool"] != "delete_path"));
+    }
+}
+
+#[test]
 fn files_turn_and_old_ones_go_where_that_is_said() {
     let scene = Scene::with(2048, 0);
     scene.append(40);

@@ -9,7 +9,7 @@ use berth_contract::HostError;
 use berth_system::private::PrivateFolder;
 use serde_json::Value;
 
-use super::chain::{self, Key};
+use super::chain::{self, Key, Sealed};
 use super::files::{self, CURRENT};
 use super::head::Head;
 use super::lines::Lines;
@@ -142,12 +142,14 @@ impl Trail {
         self.opened.as_ref().map_or(&[], |opened| &opened.files)
     }
 
-    /// Does something with each line of a file.
+    /// Does something with each line of a file that has the form of a record.
     pub(super) fn each_line(&self, log: &LogFile, mut each: impl FnMut(&[u8])) -> Result<(), HostError> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
         while let Some(line) = lines.next().map_err(failed)? {
-            each(line.bytes);
+            if Sealed::of(line.bytes).is_some() {
+                each(line.bytes);
+            }
         }
         Ok(())
     }

@@ -98,6 +98,15 @@ impl Trail {
     }
 }
 
+/// Lines that are no records.
+#[derive(Clone, Copy, Debug)]
+struct Strange {
+    /// The first of them.
+    first: u64,
+    /// Whether one is something that is never left of a record which was being written.
+    put_in: bool,
+}
+
 /// On the way through the log.
 #[derive(Default)]
 struct Check {
@@ -155,11 +164,13 @@ impl Check {
     fn lines(&mut self, opened: &Opened, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let (mut count, mut after, mut ended) = (0, 0, false);
-        let mut strange: Option<u64> = None;
+        let mut strange: Option<Strange> = None;
         while let Some(line) = lines.next()? {
             count += 1;
             let Some(record) = Sealed::of(line.bytes) else {
-                strange.get_or_insert(count);
+                // The part of a record that was being written is no JSON: what is was put in.
+                let put_in = serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok();
+                strange.get_or_insert(Strange { first: count, put_in: false }).put_in |= put_in;
                 continue;
             };
             if after == 0 && chain::kind(record.signed) != b"begin" {
@@ -171,8 +182,8 @@ impl Check {
             after = line.to;
             ended = chain::kind(record.signed) == b"end";
         }
-        if let Some(first) = strange {
-            let may_be_torn = log.number.is_none() && opened.head.is_some_and(|head| after >= head.end);
+        if let Some(Strange { first, put_in }) = strange {
+            let may_be_torn = !put_in && log.number.is_none() && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
                 let found = format!("the last {} bytes are a part of a record; the next one will say so", log.size - after);
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
@@ -187,17 +198,17 @@ impl Check {
     }
 
     /// What stands between two records has to be what the second one says.
-    fn between(&mut self, log: &LogFile, part: (u64, u64), strange: Option<u64>, line: u64, record: &Sealed<'_>) -> io::Result<()> {
+    fn between(&mut self, log: &LogFile, part: (u64, u64), strange: Option<Strange>, line: u64, record: &Sealed<'_>) -> io::Result<()> {
         let (from, to) = (part.0, part.1.saturating_sub(1));
         match (strange, record.torn()) {
             (None, None) => {}
-            (Some(first), Some((bytes, hash)))
+            (Some(Strange { first, put_in: false }), Some((bytes, hash)))
                 if bytes == to.saturating_sub(from) && hash == (Part { file: &log.file, at: from, to }).hash()? =>
             {
                 let found = format!("{bytes} bytes are a part of a record, as the next one says");
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             }
-            (Some(first), _) => self.problem(&log.name, Some(first), "this is no record"),
+            (Some(Strange { first, .. }), _) => self.problem(&log.name, Some(first), "this is no record"),
             (None, Some((bytes, _))) => {
                 self.problem(&log.name, Some(line), format!("{bytes} bytes that were before this record are missing"));
             }
