@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::Cli;
+use crate::support::{Cli, Ended};
 
 /// What each gate says, by its name.
 fn says(found: &Value, gate: &str) -> Value {
@@ -126,4 +126,67 @@ fn a_past_decision_is_explained_from_the_record() {
     assert!(cli.run(&["policy", "explain", &read]).ends(0).stdout.contains("it came to: an output"));
     let unknown = cli.run(&["policy", "explain", "ffff-1\u{1b}[2J"]).ends(2);
     assert!(unknown.stderr.contains("nothing is recorded of a call"), "{}", unknown.stderr);
+}
+
+#[test]
+fn names_that_nothing_has_are_told() {
+    let cli = Cli::new();
+    cli.configure(
+        "[tools.redaction]\nexempt = [\"raed\", \"file_read\"]\n[tools.dependencies]\nenabled = true\nalways_on = [\"nope\"]\n\
+         [tools.dependencies.rules.edti]\nrequires = [\"read\"]\n[plugins.gone]\ntrust = \"blocked\"\n\
+         [[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"wriet\", \"{copy,move}_path\", \"file_write\", \"list_*\"]\n",
+    );
+    let ceiling = cli.root.path().join("ceiling.toml");
+    fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"file__write\"]\n").expect("a file is written");
+    let run = |line: &[&str]| Ended::of(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
+    let wrong = ["`raed`", "`nope`", "`edti`", "`gone`", "`wriet`", "`{copy,move}_path`"];
+    let checked = run(&["config", "check"]).ends(0).stdout;
+    assert!(!checked.contains("is right"), "{checked}");
+    let called = run(&["call", "read", "path=notes.txt"]).ends(0).stderr;
+    let report = run(&["doctor", "--json"]).json();
+    let findings = report["findings"].as_array().expect("a list").iter().filter(|finding| finding["name"] == json!("names"));
+    let found = findings.map(|finding| finding["found"].as_str().expect("a text")).collect::<Vec<_>>().join("\n");
+    for told in [&checked, &called, &found] {
+        for name in wrong {
+            assert!(told.contains(name), "{name}: {told}");
+        }
+        assert!(told.contains("did you mean `write`?") && told.contains("berth.toml, line"), "{told}");
+        for right in ["`file_read`", "`file_write`", "`list_*`"] {
+            assert!(!told.contains(right), "{right}: {told}");
+        }
+    }
+    // What the user can't change is told where it is looked for, not at every call.
+    assert!(checked.contains("`file__write`") && found.contains("`file__write`") && !called.contains("`file__write`"), "{called}");
+}
+
+#[test]
+fn an_alias_is_exempt_from_redaction_too() {
+    let cli = Cli::new();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");
+    assert!(!cli.run(&["call", "read", "path=token.txt"]).ends(0).stdout.contains(&secret));
+    cli.configure("[tools.redaction]\nexempt = [\"file_read\"]\n");
+    assert!(cli.run(&["call", "read", "path=token.txt"]).ends(0).stdout.contains(&secret));
+}
+
+#[test]
+fn a_pattern_that_matches_no_path_is_refused() {
+    let cli = Cli::new();
+    for action in ["deny", "ask", "allow"] {
+        for pattern in ["../other/**", "!src/**", "{src/**", "x[", "~you/x"] {
+            cli.configure(&format!(
+                "tools.autonomy = \"full\"\n[[tools.permissions.file_write]]\npattern = \"{pattern}\"\naction = \"{action}\"\n"
+            ));
+            let check = cli.run(&["policy", "check", "write", "path=src/a.rs", "content=x"]).ends(4);
+            assert!(
+                check.stderr.contains("berth.toml:2: tools.permissions.file_write") && check.stderr.contains(pattern),
+                "{}",
+                check.stderr
+            );
+            cli.run(&["config", "check"]).ends(4);
+        }
+    }
+    // A command may hold any of that.
+    cli.configure("[[tools.permissions.bash]]\npattern = \"test [ -f ../x\"\naction = \"allow\"\n");
+    cli.run(&["config", "check"]).ends(0);
 }

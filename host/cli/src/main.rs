@@ -32,7 +32,7 @@ use berth_host::text::neutral;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, ConfigCommand};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::BAD;
@@ -75,7 +75,9 @@ fn main() {
 }
 
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
-    log(options.log)?;
+    // It prints by itself what would be warned of.
+    let usual = if matches!(command, Command::Config(ConfigCommand::Check { .. })) { LevelFilter::ERROR } else { LevelFilter::WARN };
+    log(options.log, usual)?;
     match command {
         Command::Call(call) => call::run(&call, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
@@ -106,12 +108,12 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for.
-fn log(flag: Option<LevelFilter>) -> Result<(), Error> {
+/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level.
+fn log(flag: Option<LevelFilter>, usual: LevelFilter) -> Result<(), Error> {
     let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
     let level = match (flag, variable) {
         (Some(level), _) => level,
-        (None, None) => LevelFilter::WARN,
+        (None, None) => usual,
         (None, Some(level)) => {
             level.parse().map_err(|_| Error::Usage(format!("BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace")))?
         }

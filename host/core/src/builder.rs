@@ -112,7 +112,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// * [`HostError::Config`]: a grant names no directory, or `replaces` no built-in plugin.
+    /// * [`HostError::Config`]: a grant names no directory, `replaces` no built-in plugin, or a pattern can match no path that
+    ///   its tool acts on.
     /// * [`HostError::Load`]: a built-in plugin or one of [`plugin_file`](Self::plugin_file) does not load, two tools have the same name,
     ///   or a provider's schema is none.
     /// * [`HostError::Engine`]: this machine can't run WebAssembly in a sandbox.
@@ -161,7 +162,8 @@ impl HostBuilder {
         for path in &self.plugin_files {
             plugins.add_given(path).await?;
         }
-        plugins.tell_of_unknown_tools();
+        plugins.check_patterns()?;
+        plugins.tell_of_unknown_names();
         let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,

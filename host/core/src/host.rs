@@ -165,6 +165,12 @@ impl Host {
         self.plugins.states()
     }
 
+    /// What the configuration names as a tool or a plugin and there isn't, each with its place: a rule about a name that is misspelt
+    /// protects nothing.
+    pub fn unknown_names(&self) -> Vec<String> {
+        self.plugins.unknown_names().into_iter().map(|unknown| unknown.message).collect()
+    }
+
     /// Looks at the plugin folder and at the plugins' files again, now, also at those that failed before.
     ///
     /// It returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A host that was built to

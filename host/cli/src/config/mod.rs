@@ -11,6 +11,7 @@ use berth_host::config::{self, Folders, Inputs, Loaded};
 use crate::arguments::{ConfigCommand, Options};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::host;
 use crate::new_file;
 use crate::shown;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
                 Some(file) => Inputs { file: Some(file), ..Inputs::default() },
                 None => options.inputs()?,
             };
-            check(&inputs)
+            check(&inputs, options)
         }
         ConfigCommand::Init { print: true } => {
             write!(std::io::stdout(), "{}", template::template())?;
@@ -47,7 +48,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
     }
 }
 
-fn check(inputs: &Inputs) -> Result<Exit, Error> {
+fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let working_directory = berth_host::config::working_directory()?;
     let loaded = match config::load(&folders, inputs) {
@@ -62,11 +63,17 @@ fn check(inputs: &Inputs) -> Result<Exit, Error> {
         writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
         return Ok(Exit::Host);
     }
+    // Which names there are, only a host can tell.
+    let (of_host, own) = (loaded.clone(), folders.clone());
+    let unknown = host::block_on(async { Ok(host::build(options, own, of_host).await?.unknown_names()) })?;
     let mut out = anstream::stdout();
-    match &loaded.file {
-        Some(file) => writeln!(out, "{} is right.", shown::path(file))?,
-        None => writeln!(out, "There is no {}, so the defaults hold.", shown::path(&folders.config_file()))?,
+    match (&loaded.file, unknown.is_empty()) {
+        (Some(file), true) => writeln!(out, "{} is right.", shown::path(file))?,
+        (Some(file), false) => writeln!(out, "{} can be read, but names what there isn't:", shown::path(file))?,
+        (None, true) => writeln!(out, "There is no {}, so the defaults hold.", shown::path(&folders.config_file()))?,
+        (None, false) => writeln!(out, "There is no {}, and what holds names what there isn't:", shown::path(&folders.config_file()))?,
     }
+    unknown.iter().try_for_each(|unknown| writeln!(out, "  {unknown}"))?;
     loaded.renamed.iter().try_for_each(|renamed| writeln!(out, "  {renamed}"))?;
     let Some(project) = &loaded.project else { return Ok(Exit::Success) };
     match project.ignored() {

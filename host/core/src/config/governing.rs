@@ -106,7 +106,8 @@ impl JsonSchema for WrittenPattern {
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct PolicyRules {
-    /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything.
+    /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything. One with `effect = "allow"`
+    /// makes the set a list of all that may run: what none of those matches is refused, all but `read_overflow`.
     pub rules: Vec<PolicyRule>,
 }
 

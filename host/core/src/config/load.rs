@@ -225,6 +225,12 @@ impl Loaded {
         parent.map_or(Source::Default, |(list, _)| self.source(list))
     }
 
+    /// Where a table was written first, by its dotted key.
+    pub(crate) fn source_below(&self, table: &str) -> Source {
+        let below = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.sources.iter().find(|(key, _)| below(key)).map_or(Source::Default, |(_, source)| source.clone())
+    }
+
     /// Where the rule stands that a dotted key makes, for denials.
     pub fn place(&self, key: &str) -> String {
         self.source(key).place(key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
@@ -258,10 +264,7 @@ impl Loaded {
     fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for name in self.config.plugins.keys() {
-            let prefix = format!("plugins.{}", dotted(std::slice::from_ref(name)));
-            let first =
-                self.sources.iter().find(|(key, _)| key.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
-            let source = first.map_or(Source::Default, |(_, source)| source.clone());
+            let source = self.source_below(&format!("plugins.{}", dotted(std::slice::from_ref(name))));
             let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if name.len() > 24 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(allowed) {
                 let message = format!("`{}` is no name for a plugin: at most 24 of a-z, 0-9 and `-`, a letter first", neutral_line(name));

@@ -13,7 +13,7 @@ use super::rule::{Rule, rules};
 pub struct Redaction {
     /// Whether secrets are taken out at all.
     pub enabled: bool,
-    /// Tools whose answers may hold secrets, by their full names.
+    /// Tools whose answers may hold secrets, by their names or aliases.
     pub exempt: Vec<String>,
 }
 

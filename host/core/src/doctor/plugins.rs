@@ -36,8 +36,11 @@ fn loaded(host: &Host) -> Vec<Finding> {
         Some(waiting) => Finding::failure(&plugin.name, &waiting.reason, LOOK),
         None => Finding::ok(&plugin.name, format!("{} tools", count(&plugin.name))),
     };
-    host.plugins().into_iter().map(finding).collect()
+    let unknown = host.unknown_names().into_iter().map(|message| Finding::warning("names", message, NAMES));
+    host.plugins().into_iter().map(finding).chain(unknown).collect()
 }
+
+const NAMES: &str = "write the name as `berth tools` and `berth plugin list` have it, or take it out: what names nothing protects nothing";
 
 const LOOK: &str = "`berth plugin inspect FILE` tells what a plugin is; to do without, take its table out of berth.toml, or its file away";
 

@@ -10,6 +10,7 @@ mod inspected;
 mod policies;
 mod slot;
 mod tally;
+mod unknown;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -131,17 +132,6 @@ impl Plugins {
         slot.serve(&plugin, true)?;
         self.slots().push(slot);
         self.publish()
-    }
-
-    /// Tells of permissions for tools that there aren't: a misspelt name protects nothing, but a plugin may come later.
-    pub(crate) fn tell_of_unknown_tools(&self) {
-        let catalogue = self.catalogue();
-        for name in self.policies.config.config.tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
-            let similar = catalogue.similar(name);
-            let near = similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            let place = self.policies.config.place(&format!("tools.permissions.{}", crate::config::dotted_name(name)));
-            tracing::warn!("no tool is named `{}`, which has permissions ({place}){near}", folder::shown(name));
-        }
     }
 
     /// Brings what serves in line with what lies in the plugin folder and at the named paths. `again`: looks also at files that have not

@@ -69,8 +69,9 @@ impl Shaping {
     }
 
     fn redacts(&self, facts: &Facts) -> bool {
-        let exempt = |name: &str| self.redaction.exempt.iter().any(|exempt| exempt == name);
-        self.redaction.enabled && !facts.tool.as_ref().is_some_and(|tool| exempt(&tool.definition.name))
+        let exempt = |name: &String| self.redaction.exempt.contains(name);
+        let tool = facts.tool.as_ref().map(|tool| &tool.definition);
+        self.redaction.enabled && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
     }
 
     /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers wrote.
@@ -206,7 +207,8 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut
                     action: line(denial.action),
                     rule: line(denial.rule),
                     place: line(denial.place),
-                    remedy: line(denial.remedy),
+                    // It may tell lines to add to a file.
+                    remedy: shortened(text(denial.remedy)),
                 }
             });
             Err(failure)

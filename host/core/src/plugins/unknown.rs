@@ -1,0 +1,149 @@
+//! Names in the configuration that nothing has: a misspelt one protects nothing, but a plugin may come later.
+
+use berth_contract::HostError;
+use berth_policy::TextGlob;
+
+use super::{Plugins, folder};
+use crate::catalogue::{Catalogue, Tool};
+use crate::config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
+
+/// A name that nothing has.
+pub(crate) struct Unknown {
+    /// What is said of it: the name, its place, and the nearest name that there is.
+    pub(crate) message: String,
+    /// Whether the user can change it: not where a ceiling says it, for many machines.
+    of_ceiling: bool,
+}
+
+impl Plugins {
+    /// Tells of names that nothing has, where the user wrote them.
+    pub(crate) fn tell_of_unknown_names(&self) {
+        for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.of_ceiling) {
+            tracing::warn!("{}", unknown.message);
+        }
+    }
+
+    /// Whether the permissions of tools that act on paths have patterns that can match a path: one that never does denies nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] with every one that can't.
+    pub(crate) fn check_patterns(&self) -> Result<(), HostError> {
+        let (catalogue, config) = (self.catalogue(), &self.policies.config);
+        let mut problems = Vec::new();
+        for (name, rules) in &config.config.tools.permissions {
+            let acts_on_paths = |tool: &Tool| {
+                let subjects = &tool.definition.subjects;
+                tool.believed && !subjects.is_empty() && subjects.iter().all(|subject| subject.kind.is_path())
+            };
+            if !catalogue.resolve(name).is_ok_and(|tool| acts_on_paths(tool)) {
+                continue;
+            }
+            for (index, rule) in rules.iter().enumerate() {
+                // Any other text is a glob, and compiling one takes a while.
+                let pattern = rule.pattern.as_str();
+                if (pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~']))
+                    && let Err(wrong) = PathGlob::new(pattern)
+                {
+                    let source = config.source(&format!("tools.permissions.{}.{index}", dotted_name(name)));
+                    problems.push(Problem::new(source, format!("tools.permissions.{}: {wrong}", dotted_name(name))));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Problems(problems).into()) }
+    }
+
+    /// The names of tools and plugins that rules are about, and that nothing has now.
+    pub(crate) fn unknown_names(&self) -> Vec<Unknown> {
+        let (catalogue, config) = (self.catalogue(), &self.policies.config);
+        let mut found = Found { catalogue: &catalogue, unknown: Vec::new() };
+        let tools = &config.config.tools;
+        for name in tools.permissions.keys().filter(|name| !catalogue.knows(name)) {
+            found.add(config, &format!("tools.permissions.{}", dotted_name(name)), name, "which has permissions");
+        }
+        found.add_rules(config);
+        config.ceilings.iter().for_each(|ceiling| found.add_rules(&ceiling.says));
+        for (index, name) in tools.redaction.exempt.iter().enumerate().filter(|(_, name)| !catalogue.knows(name)) {
+            found.add(config, &format!("tools.redaction.exempt.{index}"), name, "which `exempt` names");
+        }
+        if tools.dependencies.enabled {
+            found.add_dependencies(config);
+        }
+        let slots = self.slots();
+        let has = |name: &str| slots.iter().any(|slot| slot.name == name) || catalogue.tools().iter().any(|t| t.provider.name() == name);
+        // One with a path that can't be read is told of where it is loaded.
+        for (name, _) in config.config.plugins.iter().filter(|(name, plugin)| plugin.path.is_empty() && !has(name)) {
+            let key = format!("plugins.{}", dotted_name(name));
+            let source = config.source_below(&key);
+            let message = format!("no plugin is named `{}`, which has the table [{key}] ({source})", folder::shown(name));
+            found.push(config, &source, message);
+        }
+        found.unknown
+    }
+}
+
+/// What was found so far.
+struct Found<'c> {
+    catalogue: &'c Catalogue,
+    unknown: Vec<Unknown>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, config: &Loaded, key: &str, name: &str, why: &str) {
+        let similar = self.catalogue.similar(name);
+        let near = similar.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let message = format!("no tool is named `{}`, {why} ({}){near}", folder::shown(name), config.place(key));
+        self.push(config, &config.source(key), message);
+    }
+
+    fn push(&mut self, config: &Loaded, source: &Source, message: String) {
+        // What a ceiling says itself has no ceilings above it.
+        let of = |path| config.file.as_deref() != Some(path) && config.project.as_ref().is_none_or(|project| project.path != path);
+        let of_ceiling = matches!(source, Source::File { path, .. } if of(path.as_path()));
+        if !self.unknown.iter().any(|unknown| unknown.message == message) {
+            self.unknown.push(Unknown { message, of_ceiling });
+        }
+    }
+
+    fn add_rules(&mut self, config: &Loaded) {
+        let tools = &config.config.tools;
+        let authorization: &[PolicyRule] = if tools.authorization.enabled { &tools.authorization.rules } else { &[] };
+        for (table, rules) in [("tools.policy.rules", &tools.policy.rules[..]), ("tools.authorization.rules", authorization)] {
+            for (index, rule) in rules.iter().enumerate() {
+                let unmatched: Vec<_> = rule.tools.iter().filter(|glob| !self.matches(rule.effect, glob.as_str())).collect();
+                for glob in unmatched {
+                    let wild = glob.as_str().contains(['[', '{']);
+                    let why = if wild { "which a rule names: wildcards there are `*` and `?` alone" } else { "which a rule names" };
+                    self.add(config, &format!("{table}.{index}"), glob.as_str(), why);
+                }
+            }
+        }
+    }
+
+    /// Whether a rule's glob is about any tool. What denies is so by a tool's aliases too.
+    fn matches(&self, effect: PolicyEffect, glob: &str) -> bool {
+        let Ok(glob) = TextGlob::new(glob) else { return false };
+        self.catalogue.tools().iter().any(|tool| {
+            let aliases = &tool.definition.aliases;
+            glob.matches(&tool.definition.name) || effect == PolicyEffect::Deny && aliases.iter().any(|alias| glob.matches(alias))
+        })
+    }
+
+    fn add_dependencies(&mut self, config: &Loaded) {
+        let said = &config.config.tools.dependencies;
+        let is_full = |name: &str| self.catalogue.tools().iter().any(|tool| tool.definition.name == name);
+        let mut named: Vec<(String, &String)> = Vec::new();
+        named.extend(said.always_on.iter().enumerate().map(|(index, name)| (format!("tools.dependencies.always_on.{index}"), name)));
+        for (tool, rule) in &said.rules {
+            let requires = format!("tools.dependencies.rules.{}.requires", dotted_name(tool));
+            let prefers = format!("tools.dependencies.rules.{}.prefers", dotted_name(tool));
+            named.push((if rule.requires.is_empty() { prefers.clone() } else { requires.clone() }, tool));
+            named.extend(rule.requires.iter().map(|name| (requires.clone(), name)));
+            named.extend(rule.prefers.iter().map(|name| (prefers.clone(), name)));
+        }
+        named.retain(|(_, name)| !is_full(name));
+        for (key, name) in named {
+            self.add(config, &key, name, "which [tools.dependencies] names");
+        }
+    }
+}
