@@ -157,7 +157,7 @@ impl Permitted<'_> {
     }
 }
 
-/// The rules that would allow exactly this call.
+/// The rules that would allow exactly this call, in the form that can be added to a file whatever stands in it before.
 fn rules_for(action: &Action<'_>) -> Option<String> {
     let tool_and_arguments;
     let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_believed {
@@ -170,8 +170,8 @@ fn rules_for(action: &Action<'_>) -> Option<String> {
     if too_long || texts.iter().any(|text| text.contains(char::is_control)) {
         return None;
     }
-    let rules: Vec<String> = texts.iter().map(|text| format!("{{ pattern = {}, action = \"allow\" }}", quoted(&literal(text)))).collect();
-    Some(rules.join(", "))
+    let rule = |text: &&str| format!("[[tools.permissions.{}]]\npattern = {}\naction = \"allow\"", action.tool, quoted(&literal(text)));
+    Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
 }
 
 /// As TOML writes a text without control characters.
@@ -179,11 +179,11 @@ fn quoted(text: &str) -> String {
     if !text.contains('\'') { format!("'{text}'") } else { format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) }
 }
 
-/// The line of the configuration that would allow exactly this call, and no other.
+/// The lines of the configuration that would allow exactly this call, and no other.
 pub(crate) fn to_allow(action: &Action<'_>) -> String {
     let tool = action.tool;
     match rules_for(action) {
-        Some(rules) => format!("To allow it without asking: tools.permissions.{tool} = [{rules}]"),
+        Some(rules) => format!("To allow it without asking, add to berth.toml:\n{rules}"),
         None => format!("To allow it without asking, give the tool a rule that matches it: [[tools.permissions.{tool}]]."),
     }
 }
@@ -191,7 +191,7 @@ pub(crate) fn to_allow(action: &Action<'_>) -> String {
 fn before(action: &Action<'_>) -> String {
     let list = format!("[[tools.permissions.{}]]", action.tool);
     match rules_for(action) {
-        Some(rules) => format!("To allow it, put before it in {list}: {rules}"),
+        Some(rules) => format!("To allow it, put before it:\n{rules}"),
         None => format!("To allow it, put a rule that matches it and has `action = \"allow\"` before it in {list}."),
     }
 }

@@ -318,6 +318,11 @@ fn a_tool_is_hidden_where_its_rules_deny_every_call() {
     assert!(!hidden(&policed(vec![rule(Effect::Deny, &["wr*"], &["a"])]), true));
     assert!(hidden(&policed(vec![rule(Effect::Allow, &["read"], &[])]), true));
     assert!(!hidden(&policed(vec![rule(Effect::Allow, &["read"], &[]), rule(Effect::Allow, &[], &["a"])]), true));
+    let rest = |rules| {
+        policed(rules).denies_all(&Definition { name: "read_overflow", aliases: &[], provider: "some", acts: false, harmless: true })
+    };
+    assert!(!rest(vec![rule(Effect::Allow, &["read"], &[])]), "what a model is told to call needs no rule that allows");
+    assert!(rest(vec![rule(Effect::Deny, &["read_*"], &[])]));
     assert!(hidden(&autonomy(Autonomy::ReadOnly), true) && !hidden(&autonomy(Autonomy::ReadOnly), false));
     let mut blocked = Policy::default();
     assert!(!hidden(&blocked, true));
@@ -331,7 +336,7 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     let policy = Policy::default();
     assert_eq!(
         remedy(&policy, &write("/w/a b*.txt")),
-        "To allow it without asking: tools.permissions.write = [{ pattern = '/w/a b\\*.txt', action = \"allow\" }]"
+        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = '/w/a b\\*.txt'\naction = \"allow\""
     );
     assert!(remedy(&policy, &write(&"x".repeat(1000))).contains("[[tools.permissions.write]]"));
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));

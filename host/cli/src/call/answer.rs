@@ -124,7 +124,8 @@ pub(crate) fn explained(failure: &Failure) -> String {
             lines.push(format!("{head}: {said}"));
             lines.push(field("rule", &denial.rule));
             lines.push(field("place", &denial.place));
-            lines.push(field("remedy", &denial.remedy));
+            // No line of it passes for a field.
+            lines.push(field("remedy", &denial.remedy.replace('\n', "\n    ")));
         }
         None => lines.push(format!("{head}: {}", neutral(&failure.message))),
     }

@@ -84,7 +84,8 @@ fn text(found: &Check, decision: &Decision) -> String {
     };
     for (name, value) in [("rule", &decision.rule), ("place", &decision.place), ("remedy", &decision.remedy)] {
         if !value.is_empty() {
-            let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", neutral_line(value));
+            let lines: Vec<String> = value.lines().map(neutral_line).collect();
+            let _ = writeln!(text, "  {STRONG}{name}{STRONG:#}: {}", lines.join("\n    "));
         }
     }
     if !found.subjects.is_empty() {

@@ -68,7 +68,11 @@ pub(super) fn advice(unknown: &[String]) -> String {
         return format!("did you mean `{near}`?");
     }
     let elsewhere = keys.iter().filter(|key| key.path.last() == Some(last) && !key.in_list);
-    let tables: Vec<String> = elsewhere.map(|key| format!("[{}]", dotted(&key.path[..key.path.len() - 1]).replace('*', "NAME"))).collect();
+    let holder = |key: &Key| match &key.path[..key.path.len() - 1] {
+        [] => "no table: put it above the first [table]".to_owned(),
+        table => format!("[{}]", dotted(table).replace('*', "NAME")),
+    };
+    let tables: Vec<String> = elsewhere.map(holder).collect();
     if !tables.is_empty() {
         return format!("`{last}` belongs in {}", tables.join(" or "));
     }
@@ -124,6 +128,7 @@ mod tests {
         check("tools.deny_read", "`deny_read` belongs in [tools.file]");
         check("tools.memory_mib", "`memory_mib` belongs in [tools.limits] or [plugins.NAME.limits]");
         check("tools.file.zzz", "known there: enabled, allowed_paths, deny_read, allow_read, deny_write");
+        check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
         check("a.b.c", "nothing is known there");
     }
 }

@@ -63,6 +63,7 @@ fn every_decision_shows_its_rule_and_its_line() {
     let denied = path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
     assert_eq!(denied.rule, "pattern = \"keys/**\", action = \"deny\"");
     assert_eq!(denied.place, format!("[tools.permissions.write] in {file}, line 2"));
+    let denied_by_permission = denied;
     let denied = path(&loaded, "/w/b", Verdict::Deny, Gate::Policy);
     assert_eq!(denied.rule, "effect = \"deny\", tools = [\"write\"], paths = [\"b\"]");
     assert_eq!(denied.place, format!("[tools.policy] in {file}, line 12"));
@@ -71,8 +72,14 @@ fn every_decision_shows_its_rule_and_its_line() {
     let asked = path(&scene.load(""), "/w/a", Verdict::Ask, Gate::Autonomy);
     assert_eq!(asked.place, "the default of [tools]");
     // What it tells to write does what it says.
-    let line = asked.remedy.strip_prefix("To allow it without asking: ").expect("it tells a line");
-    path(&scene.load(line), "/w/a", Verdict::Allow, Gate::Permissions);
+    let lines = asked.remedy.strip_prefix("To allow it without asking, add to berth.toml:\n").expect("it tells lines");
+    path(&scene.load(&format!("[tools]\ncall = 20\n{lines}")), "/w/a", Verdict::Allow, Gate::Permissions);
+    let lines = denied_by_permission.remedy.strip_prefix("To allow it, put before it:\n").expect("it tells lines");
+    path(&scene.load(&format!("[tools]\ncall = 20\n{lines}\n{RULES}")), "/w/keys/x", Verdict::Allow, Gate::Permissions);
+    let narrow = "[tools.authorization]\nenabled = true\n[[tools.authorization.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
+    let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
+    let lines = refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("it tells lines");
+    path(&scene.load(&format!("{narrow}{lines}\n")), "/w/a", Verdict::Ask, Gate::Autonomy);
 }
 
 #[test]
