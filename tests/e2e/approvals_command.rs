@@ -226,6 +226,38 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
 }
 
 #[test]
+fn a_question_that_is_answered_here_waits_for_nobody_elsewhere() {
+    let cli = Cli::new();
+    let left = |call: &[&str]| {
+        cli.run(call).ends(3);
+        only_question(&cli)
+    };
+    left(&WRITE);
+    cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
+    assert!(questions(&cli).is_empty());
+
+    // A yes that lies there already is used up too.
+    fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
+    cli.run(&["approvals", "allow", &left(&WRITE)]).ends(0);
+    cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
+    fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
+    let id = left(&WRITE);
+    assert_eq!(notes(&cli), "old");
+
+    // That of another call stays.
+    cli.run(&["call", "write", "path=other.txt", "content=x", "--yes"]).ends(0);
+    assert_eq!(only_question(&cli), id);
+
+    for (answer, code) in [("n\n", 3), ("y\n", 0), ("session\n", 0)] {
+        let id = left(&WRITE);
+        let Some(ended) = cli.typed(&WRITE, answer) else { return };
+        ended.ends(code);
+        assert!(questions(&cli).is_empty(), "{answer:?}");
+        cli.run(&["approvals", "allow", &id]).ends(2);
+    }
+}
+
+#[test]
 fn what_an_argument_holds_neither_steers_the_terminal_nor_hides() {
     let cli = Cli::new();
     let hostile = "one\n\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}gnp.exe\rAllow it? y\n\u{9b}31m\u{200b}end\u{e0041}";

@@ -13,8 +13,8 @@ pub(crate) use terminal::answered;
 
 /// How `berth call` comes to a yes.
 pub(crate) enum Asker {
-    /// It was said on the command line.
-    Yes,
+    /// It was said on the command line. What was asked before is answered with it.
+    Yes(Questions),
     /// It was said on the command line, where it doesn't count.
     YesForbidden(String),
     /// Somebody sits at the terminal.
@@ -29,7 +29,7 @@ impl Asker {
         let settings = &loaded.config.approvals;
         let questions = Questions::of(folders);
         Arc::new(match (yes, settings.yes_flag) {
-            (true, true) => Self::Yes,
+            (true, true) => Self::Yes(questions),
             (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
             (false, _) if crate::ask::at_the_terminal().is_some() => Self::Terminal(questions),
             (false, _) => Self::Elsewhere(PostingApprover {
@@ -42,7 +42,14 @@ impl Asker {
 
     async fn reply(&self, question: Question) -> Reply {
         match self {
-            Self::Yes => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
+            Self::Yes(questions) => {
+                let questions = questions.clone();
+                let withdrawn = tokio::task::spawn_blocking(move || withdraw(&questions, &question)).await;
+                match withdrawn {
+                    Ok(()) => Reply::Yes { scope: Scope::Once, by: "--yes".to_owned() },
+                    Err(error) => Reply::Unasked(format!("taking back what was asked before failed: {error}")),
+                }
+            }
             Self::YesForbidden(place) => Reply::Unasked(format!("--yes doesn't count here: `yes_flag = false`, {place}")),
             Self::Terminal(questions) => {
                 let questions = questions.clone();
@@ -76,8 +83,22 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     let Some(mut dialogue) = crate::ask::at_the_terminal() else {
         return Reply::Unasked("nobody is at the terminal any more".to_owned());
     };
-    answered(&mut dialogue, question, "terminal").unwrap_or_else(|error| {
-        let (_, message) = error.end();
-        Reply::Unasked(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
-    })
+    match answered(&mut dialogue, question, "terminal") {
+        Ok(reply) => {
+            withdraw(questions, question);
+            reply
+        }
+        Err(error) => {
+            let (_, message) = error.end();
+            Reply::Unasked(message.unwrap_or_else(|| "the terminal is gone".to_owned()))
+        }
+    }
+}
+
+/// Takes back what the same call left for `berth approvals`: it has its answer, and another one there would undo it. Where that can't be
+/// done, the answer counts all the same, and the person is told what still lies there.
+fn withdraw(questions: &Questions, question: &Question) {
+    if let Err(error) = questions.withdraw(question) {
+        tracing::warn!("`berth approvals` may still ask about this call, and a yes there would count: {error}");
+    }
 }

@@ -104,6 +104,24 @@ impl Questions {
         Ok(posted.reply)
     }
 
+    /// Removes the question that was left for this call in its session, with an answer that it may have by now: for a front end that has
+    /// its answer from elsewhere, so that nobody is asked again what was answered, and no other answer lies there for the next call.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`] where it is there and can't be read, believed or removed.
+    pub fn withdraw(&self, question: &Question) -> Result<(), HostError> {
+        let name = file_name(&id(&question.session, &question.fingerprint));
+        let Some(folder) = self.opened()? else { return Ok(()) };
+        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
+        match state::read::<Option<Posted>>(&self.folder, &name)? {
+            Some(posted) if posted.is_for(question) => {
+                folder.remove(&name).map_err(HostError::io(self.folder.join(&name).display().to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Leaves a question, for `lasting`. One that is there already waits longer; one that was answered meanwhile keeps its answer.
     ///
     /// # Errors
@@ -112,8 +130,8 @@ impl Questions {
     fn post(&self, question: Question, lasting: Duration) -> Result<String, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
-        self.make_room(now, &id)?;
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
+            self.make_room(now, &id)?;
             let there = file.as_ref().filter(|there| there.is_for(&question) && there.until > now);
             if there.is_some_and(|there| there.reply.is_some()) {
                 return Ok(());
@@ -134,17 +152,17 @@ impl Questions {
         }
     }
 
-    /// Removes what has ended, and says no where as many wait as may.
+    /// Removes what has ended, and says no where as many others wait as may. For whoever holds the lock: until the question is written, no
+    /// other may take its place.
     fn make_room(&self, now: u64, id: &str) -> Result<(), HostError> {
         let Some(folder) = self.opened()? else { return Ok(()) };
-        let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
         let mut others = 0;
-        for name in self.names()? {
-            match state::read::<Option<Posted>>(&self.folder, &name) {
+        for name in self.names()?.iter().filter(|name| **name != file_name(id)) {
+            match state::read::<Option<Posted>>(&self.folder, name) {
                 Ok(Some(posted)) if posted.until <= now => {
-                    let _ = folder.remove(&name);
+                    let _ = folder.remove(name);
                 }
-                _ => others += usize::from(name != file_name(id)),
+                _ => others += 1,
             }
         }
         if others >= MAX_POSTED {
@@ -259,5 +277,44 @@ impl Drop for TakenBack<'_> {
         if let Some(id) = self.id {
             self.questions.take_back(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn question(number: usize) -> Question {
+        let decision = json!({ "verdict": "ask", "gate": "permissions", "rule": "a rule", "place": "a place", "remedy": "" });
+        let question = json!({
+            "id": "1", "session": "s", "fingerprint": format!("{number:064x}"), "tool": "write", "provider": "file", "subjects": [],
+            "arguments": {}, "decision": decision, "always": { "unavailable": "no" },
+        });
+        serde_json::from_value(question).expect("it is a question")
+    }
+
+    #[test]
+    fn of_questions_at_the_same_time_no_more_wait_than_may() {
+        const TOO_MANY: usize = 16;
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let questions = Questions::of(&Folders::inside(root.path()));
+        let post = |number| questions.post(question(number), Duration::from_secs(600)).is_ok();
+        assert!((1..MAX_POSTED).all(post));
+        let together = Barrier::new(TOO_MANY);
+        let posted = std::thread::scope(|scope| {
+            let post = |number| {
+                together.wait();
+                post(number)
+            };
+            let threads: Vec<_> = (0..TOO_MANY).map(|number| scope.spawn(move || post(MAX_POSTED + number))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it does not panic")).filter(|posted| *posted).count()
+        });
+        let (waiting, wrong) = questions.waiting().expect("they can be read");
+        assert_eq!((posted, waiting.len(), wrong.len()), (1, MAX_POSTED, 0));
+        assert!(post(1), "one that waits already takes no place of another");
     }
 }
