@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::approvals_command::only_question;
 use crate::support::{Cli, Ended};
 
 /// A user who has no folder of Berth's own yet.
@@ -50,6 +51,19 @@ fn options_answer_the_questions() {
     user.run(&["call", "write", &format!("path={}", notes.join("a").display()), "content=x"]).ends(0);
     assert_eq!(fs::read_to_string(notes.join("a")).expect("it is there"), "x");
     assert_eq!(fs::read_dir(user.file().parent().expect("a folder")).expect("it is there").count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn a_yes_for_good_finds_its_place_in_what_was_written() {
+    let user = Newcomer::new();
+    user.run(&["init", "--write", "yes"]).ends(0);
+    fs::write(user.file(), user.text().replace("action = \"allow\"", "action = \"ask\"")).expect("a file is written");
+    let call = ["call", "write", "path=notes.txt", "content=x"];
+    user.run(&call).ends(3);
+    user.run(&["approvals", "allow", &only_question(&user.0), "--always"]).ends(0);
+    user.run(&call).ends(0);
+    user.run(&call).ends(0);
+    user.run(&["call", "write", "path=other.txt", "content=x"]).ends(3);
 }
 
 #[test]

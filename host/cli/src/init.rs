@@ -153,10 +153,10 @@ fn configuration(answers: &Answers) -> String {
     text += "# What is never read or written, wherever it lies; take the # away to use it.\n";
     text += "# deny_read = [\"**/.env\", \"~/.ssh\"]\n";
     if answers.write {
-        text += "\n[tools.permissions]\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
-        for tool in WRITING {
-            let _ = writeln!(text, "{tool} = [{{ pattern = \"*\", action = \"allow\" }}]");
-        }
+        text += "\n# What these tools write in those folders, they write without asking. What else acts asks: delete_path, say.\n";
+        // One table a rule, so that another can be put before it.
+        let rules = WRITING.map(|tool| format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n"));
+        text += &rules.join("\n");
     }
     text
 }
@@ -256,6 +256,8 @@ mod tests {
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));
         assert!(read.contains("  \"/a\\\"b\",\n") && !read.contains("permissions"), "{read}");
-        assert!(configuration(&answers(&["."], true, false)).contains("\nwrite = [{ pattern = \"*\", action = \"allow\" }]\n"));
+        assert!(
+            configuration(&answers(&["."], true, false)).contains("\n[[tools.permissions.write]]\npattern = \"*\"\naction = \"allow\"\n")
+        );
     }
 }
