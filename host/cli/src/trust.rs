@@ -65,7 +65,7 @@ fn agrees<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> Result<bool, E
 /// All that the file asks for beyond what it gets. Nothing is left out: who agrees has seen everything.
 fn described(project: &Project) -> String {
     let mut text = format!("{} asks for more than your own configuration grants:\n", shown::path(&project.path));
-    for Ignored { key, source, current, proposed, reasons } in &project.widening {
+    for Ignored { key, source, current, proposed, reasons, .. } in &project.widening {
         let line = if let Source::File { line, .. } = source { *line } else { 0 };
         let current = if current.is_null() { "nothing".to_owned() } else { toml(current) };
         let _ = writeln!(text, "\n  {STRONG}{}{STRONG:#}, line {line}", neutral_line(key));
@@ -115,6 +115,7 @@ mod tests {
         let source = Source::File { path: "/w/berth.toml".into(), line: 3 };
         let ignored = |key: &str, current, proposed| Ignored {
             key: key.into(),
+            rules: false,
             source: source.clone(),
             current,
             proposed,

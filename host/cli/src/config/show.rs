@@ -33,7 +33,7 @@ fn project(project: &Project) -> Value {
         Standing::Changed => "changed",
         Standing::Trusted => "trusted",
     };
-    let ignored = |Ignored { key, source, current, proposed, reasons }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reasons": reasons });
+    let ignored = |Ignored { key, source, current, proposed, reasons, .. }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reasons": reasons });
     json!({
         "file": shown::path(&project.path),
         "digest": project.digest,

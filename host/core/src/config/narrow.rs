@@ -23,6 +23,8 @@ const MAX_SHOWN: usize = 80;
 pub struct Ignored {
     /// The dotted key.
     pub key: String,
+    /// Whether it is about single rules of a list: `source` is that of the first of them, `proposed` holds them alone, and the others count.
+    pub rules: bool,
     /// Where it stands.
     pub source: Source,
     /// What holds without that file; null where nothing is said.
@@ -37,7 +39,8 @@ pub struct Ignored {
 impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.reasons.first().map_or("", String::as_str);
-        write!(f, "{}: `{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(first))?;
+        let what = if self.rules { "a rule of " } else { "" };
+        write!(f, "{}: {what}`{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(first))?;
         match self.reasons.len() {
             0 | 1 => Ok(()),
             count => write!(f, ", and {} more", count - 1),
@@ -87,8 +90,8 @@ pub(super) fn narrow(proposed: &[Leaf], base: &Loaded, bases: Bases<'_>, whose: 
         let step = Step { leaf, base, bases, whose, current: leaf.path.iter().fold(&current, |value, part| &value[part]) };
         match step.follow(rule) {
             Ok(outcome) => {
+                narrowed.ignored.extend((!outcome.why_not.is_empty()).then(|| step.ignored(&outcome)));
                 narrowed.leaves.extend(outcome.leaf);
-                narrowed.ignored.extend((!outcome.why_not.is_empty()).then(|| step.ignored(outcome.why_not)));
             }
             Err(found) => problems.extend(found),
         }
@@ -180,6 +183,7 @@ fn new_tables(leaves: &[&Leaf]) -> Vec<Ignored> {
         let what = if path[0] == "plugins" { "a plugin" } else { "that" };
         Ignored {
             key: dotted(path),
+            rules: false,
             source: leaves[0].sources[path.len() - 1].clone(),
             current: Value::Null,
             proposed: path.iter().fold(&whole, |value, part| &value[part]).clone(),
@@ -203,15 +207,17 @@ struct Step<'a> {
 struct Outcome {
     leaf: Option<Leaf>,
     why_not: Vec<String>,
+    /// The rules of a list that don't count, where others of it may.
+    rules: Option<Leaf>,
 }
 
 impl Outcome {
     fn counts(leaf: Leaf) -> Self {
-        Self { leaf: Some(leaf), why_not: Vec::new() }
+        Self { leaf: Some(leaf), ..Self::default() }
     }
 
     fn ignored(reason: impl Into<String>) -> Self {
-        Self { leaf: None, why_not: vec![reason.into()] }
+        Self { why_not: vec![reason.into()], ..Self::default() }
     }
 }
 
@@ -248,13 +254,16 @@ impl Step<'_> {
         }
     }
 
-    fn ignored(&self, reasons: Vec<String>) -> Ignored {
+    fn ignored(&self, outcome: &Outcome) -> Ignored {
+        let rules = outcome.rules.as_ref();
+        let first = rules.and_then(|rules| rules.elements.first()).cloned();
         Ignored {
             key: dotted(&self.leaf.path),
-            source: self.leaf.source(),
+            rules: rules.is_some(),
+            source: first.unwrap_or_else(|| self.leaf.source()),
             current: self.current.clone(),
-            proposed: self.proposed(),
-            reasons,
+            proposed: rules.map_or_else(|| self.proposed(), |rules| serde_json::to_value(&rules.value).unwrap_or_default()),
+            reasons: outcome.why_not.clone(),
         }
     }
 
@@ -331,13 +340,14 @@ impl Step<'_> {
             .elements()
             .filter(|(item, _)| is_new(item))
             .partition(|(item, _)| item.get(key).and_then(toml::Value::as_str) == Some("allow"));
-        let why_not: Vec<String> =
-            if allowing.is_empty() { Vec::new() } else { vec!["only your own configuration can allow something".to_owned()] };
+        let pattern = |item: &toml::Value| item.get("pattern").and_then(toml::Value::as_str).map_or_else(|| "something".to_owned(), shown);
+        let why_not = allowing.iter().map(|(item, _)| format!("only your own configuration can allow {}", pattern(item))).collect();
+        let copied = |(item, source): (&toml::Value, &Source)| (item.clone(), source.clone());
         let leaf = (!denying.is_empty()).then(|| {
             let known = current.iter().filter_map(|(item, source)| Some((toml::Value::try_from(item).ok()?, source.clone())));
-            self.list(denying.into_iter().map(|(item, source)| (item.clone(), source.clone())).chain(known))
+            self.list(denying.into_iter().map(copied).chain(known))
         });
-        Outcome { leaf, why_not }
+        Outcome { leaf, why_not, rules: Some(self.list(allowing.into_iter().map(copied))) }
     }
 
     fn exceptions(&self) -> Outcome {
@@ -349,7 +359,7 @@ impl Step<'_> {
         let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| is_written(known));
         let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
         let leaf = (!lost.is_empty()).then(|| self.list(kept.into_iter().map(|(item, source)| (text(item), source.clone()))));
-        Outcome { leaf, why_not }
+        Outcome { leaf, why_not, rules: None }
     }
 
     fn restricts(&self) -> Result<Outcome, Vec<Problem>> {
@@ -372,7 +382,7 @@ impl Step<'_> {
         let is_kept = |known: &Value| kept.iter().any(|(item, _)| item.as_str() == known.as_str());
         let same = !current.is_empty() && current.iter().all(|(known, _)| is_kept(known));
         let leaf = (!kept.is_empty() && !same).then(|| self.list(kept.into_iter().map(|(item, source)| (item.clone(), source.clone()))));
-        Ok(Outcome { leaf, why_not })
+        Ok(Outcome { leaf, why_not, rules: None })
     }
 
     /// The intersection of what the file grants and of what is granted: each directory of either counts where it lies in one of the other,
@@ -456,7 +466,7 @@ impl Step<'_> {
             let written = |path: AllowedPath| toml::Value::try_from(path).unwrap_or(toml::Value::Boolean(false));
             self.list(kept.chain(missing).map(|(path, source)| (written(path), source)))
         });
-        Ok(Outcome { leaf, why_not: refused })
+        Ok(Outcome { leaf, why_not: refused, rules: None })
     }
 
     /// No directory at all. For the file tools the empty list is the working directory, so they are switched off instead.

@@ -109,6 +109,24 @@ tools.autonomy = \"full\"
 }
 
 #[test]
+fn of_a_stranger_s_rules_the_one_that_is_ignored_is_named() {
+    let scene = Scene::new();
+    let stranger = "\
+tools.permissions.write = [
+  { pattern = \"x\", action = \"deny\" },
+  { pattern = \"z\", action = \"allow\" },
+]
+";
+    let loaded = scene.load_with("", stranger);
+    path(&loaded, "/w/x", Verdict::Deny, Gate::Permissions);
+    let project = loaded.project.expect("it was read");
+    let [ignored] = project.ignored() else { panic!("{project:?}") };
+    let expected = "berth.toml:3: a rule of `tools.permissions.write` is ignored: only your own configuration can allow \"z\"";
+    assert!(ignored.to_string().ends_with(expected), "{ignored}");
+    assert_eq!(ignored.proposed, json!([{ "pattern": "z", "action": "allow" }]), "what denies is not asked for: it counts");
+}
+
+#[test]
 fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
     let scene = Scene::new();
     let project = "tools.permissions.write = [{ pattern = \"*\", action = \"allow\" }]\n";
