@@ -110,6 +110,57 @@ fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
 }
 
 #[test]
+fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
+    let cli = Cli::new();
+    let write = ["--set", "tools.autonomy=full", "call", "write", "path=new.txt", "content=x"];
+    cli.run(&write).ends(0);
+    fs::remove_file(cli.work().join("new.txt")).expect("it is removed");
+    let data = cli.root.path().join("data");
+    for (path, mode, group, name, words) in [
+        (data.join("audit"), 0o755, "Audit", "audit log", "data/audit: others may use it (mode 755)"),
+        (data.join("audit/head"), 0o666, "Audit", "audit log", "others may use it (mode 666)"),
+        (data.clone(), 0o775, "Folders", "data", "data: others may"),
+    ] {
+        let before = fs::metadata(&path).expect("it is there").permissions();
+        set_mode(&path, mode);
+        examined(&mut doctor(&cli)).says(group, name, "failure", words);
+        let told = cli.run(&write).stderr;
+        assert!(told.contains("permanent_failure/audit") && told.contains(&format!("{}: others may use it", path.display())), "{told}");
+        assert!(!cli.work().join("new.txt").exists(), "nothing was done");
+        fs::set_permissions(&path, before).expect("its mode is set");
+    }
+    assert_eq!(examined(&mut doctor(&cli)).0["ok"], json!(true));
+}
+
+#[test]
+fn what_is_kept_and_can_t_be_believed_is_found() {
+    let cli = Cli::new();
+    let counted = ["--set", "tools.max_tool_calls_per_session=9", "call", "read", "path=notes.txt"];
+    cli.run(&counted).ends(0);
+    cli.run(&["call", "write", "path=new.txt", "content=x"]).ends(3);
+    let report = examined(&mut doctor(&cli));
+    report.says("Kept", "sessions", "ok", "1 kept");
+    report.says("Kept", "questions", "ok", "1 waiting");
+    report.says("Kept", "approved plugins", "ok", "0 approved");
+
+    let data = cli.root.path().join("data");
+    for folder in ["sessions", "questions"] {
+        set_mode(&data.join(folder), 0o777);
+        examined(&mut doctor(&cli)).says("Kept", folder, "failure", &format!("data/{folder}: others may use it"));
+        set_mode(&data.join(folder), 0o700);
+        let files = fs::read_dir(data.join(folder)).expect("it is there").map(|entry| entry.expect("it is there").path());
+        let file = files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("there is one");
+        fs::write(&file, "{").expect("it is damaged");
+        examined(&mut doctor(&cli)).says("Kept", folder, "failure", &format!("{}: it is damaged", file.display()));
+        fs::remove_file(&file).expect("it is removed");
+    }
+    fs::write(data.join("plugins.json"), "{").expect("it is written");
+    examined(&mut doctor(&cli)).says("Kept", "approved plugins", "failure", "data/plugins.json: it is damaged");
+    fs::remove_file(data.join("plugins.json")).expect("it is removed");
+    assert_eq!(examined(&mut doctor(&cli)).0["ok"], json!(true));
+}
+
+#[test]
 fn a_cache_that_is_no_private_folder_is_not_used_and_named() {
     let cli = Cli::new();
     let (cache, elsewhere) = (cli.root.path().join("cache"), cli.root.path().join("elsewhere"));

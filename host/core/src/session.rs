@@ -10,6 +10,7 @@ use berth_contract::HostError;
 
 use crate::config::Folders;
 use crate::results::{Answers, AnswersKept};
+pub(crate) use kept::kept_in;
 pub(crate) use state::{SessionState, seconds};
 
 /// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.

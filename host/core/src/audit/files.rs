@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 
 use berth_system::private::PrivateFolder;
 use rustix::rand::GetRandomFlags;
@@ -19,7 +20,8 @@ pub(super) const CURRENT: &str = "audit.jsonl";
 /// Where the log ends; who appends locks it.
 pub(super) const HEAD: &str = "head";
 
-const KEY: &str = "key";
+/// What each record is sealed with.
+pub(super) const KEY: &str = "key";
 
 /// Names in the folder that are looked at.
 const MOST: usize = 1_000_000;
@@ -27,6 +29,11 @@ const MOST: usize = 1_000_000;
 /// The name of a file that was ended, by its number.
 pub(super) fn name(number: u64) -> String {
     format!("audit.{number:06}.jsonl")
+}
+
+/// For `map_err`: an error with the path that it is about.
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The numbers of the files that were ended, in order.

@@ -102,15 +102,17 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// As the system has them, and where something of it can't be believed.
+    /// As the system has them, and where something of it can't be believed; each names what it is about.
     pub(super) fn open(data: &Path, bounds: Bounds) -> io::Result<Self> {
-        let folder = Arc::new(PrivateFolder::make(data)?.folder(files::FOLDER)?);
-        let head = Arc::new(folder.updated(files::HEAD)?);
-        let key = match files::key(&folder)? {
+        let path = data.join(files::FOLDER);
+        let folder = PrivateFolder::make(data).map_err(files::at(data))?.folder(files::FOLDER).map_err(files::at(&path))?;
+        let (folder, at_head) = (Arc::new(folder), path.join(files::HEAD));
+        let head = Arc::new(folder.updated(files::HEAD).map_err(files::at(&at_head))?);
+        let key = match files::key(&folder).map_err(files::at(&path.join(files::KEY)))? {
             Some(key) => key,
             None => {
-                let _held = Held::of(&head)?;
-                files::made_key(&folder)?
+                let _held = Held::of(&head).map_err(files::at(&at_head))?;
+                files::made_key(&folder).map_err(files::at(&path.join(files::KEY)))?
             }
         };
         Ok(Self { folder, key, head, bounds, current: None, line: Vec::new(), unsynced: Unsynced::default() })

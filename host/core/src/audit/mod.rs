@@ -125,7 +125,7 @@ impl Audit {
 
     async fn write(&self, settings: Settings, body: &[u8]) -> io::Result<()> {
         let count = self.append(settings, body)?;
-        if settings.durable { self.sync(count).await } else { Ok(()) }
+        if settings.durable { self.sync(count).await.map_err(files::at(&self.file())) } else { Ok(()) }
     }
 
     /// Appends a record, and returns how many there are with it. On the thread that calls: it takes microseconds, less than getting to
@@ -141,7 +141,7 @@ impl Audit {
             if appended.is_err() {
                 written.close();
             }
-            appended?;
+            appended.map_err(files::at(&self.file()))?;
         }
         written.count += 1;
         Ok(written.count)
@@ -166,14 +166,17 @@ impl Audit {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The file that is written to.
+    fn file(&self) -> PathBuf {
+        self.data.join(files::FOLDER).join(files::CURRENT)
+    }
+
     /// Whether a record that was not written ends the call, and how. It is told once, until one is written again.
     fn judged(&self, settings: Settings, written: io::Result<()>, what: &str) -> Option<Failure> {
-        let Err(error) = written else {
+        let Err(why) = written else {
             self.told.store(false, Ordering::Relaxed);
             return None;
         };
-        let file = self.data.join(files::FOLDER).join(files::CURRENT);
-        let why = format!("{}: {error}", file.display());
         if !self.told.swap(true, Ordering::Relaxed) {
             match settings.on_failure {
                 OnFailure::Stop => tracing::warn!("calls are not recorded, and those that can act are refused: {why}"),

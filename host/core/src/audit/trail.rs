@@ -126,16 +126,21 @@ impl Trail {
         self.files().iter().map(|log| log.size).sum()
     }
 
-    /// Whether the file that is written to can be, where there is one. Nothing is made or changed.
+    /// Whether a record could be written, as far as there is something to write to: as those who write see it. Nothing is made or changed.
     ///
     /// # Errors
     ///
-    /// Why it can't.
+    /// Why it couldn't; it names what is in the way.
     pub(crate) fn check_writable(&self) -> io::Result<()> {
-        match self.files().iter().any(|log| log.number.is_none()) {
-            true => PrivateFolder::open(&self.path)?.appended(CURRENT).map(drop),
-            false => Ok(()),
+        let folder = match PrivateFolder::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            folder => folder.and_then(|folder| folder.check_closed().map(|()| folder)).map_err(files::at(&self.path))?,
+        };
+        for name in [files::HEAD, CURRENT] {
+            let opened = there(folder.file(name)).and_then(|file| file.map_or(Ok(()), |_| folder.appended(name).map(drop)));
+            opened.map_err(files::at(&self.path.join(name)))?;
         }
+        Ok(())
     }
 
     pub(super) fn files(&self) -> &[LogFile] {

@@ -23,12 +23,12 @@ fn log(folders: &Folders) -> Finding {
         }
     };
     let path = trail.path().display().to_string();
+    if let Err(error) = trail.check_writable() {
+        let fix = format!("make {path} and what is in it yours alone (`chmod -R go-rwx`), on a file system that can be written to");
+        return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
+    }
     if trail.head().is_none() && trail.bytes() == 0 {
         return Finding::ok(name, format!("{path}: nothing is recorded yet"));
-    }
-    if let Err(error) = trail.check_writable() {
-        let fix = format!("make {path} and what is in it yours to write, on a file system that can be written to");
-        return Finding::failure(name, format!("{path} can't be written to: {error}"), fix);
     }
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "look at the disk it lies on"),

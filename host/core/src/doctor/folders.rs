@@ -10,6 +10,9 @@ use crate::plugins::compiled_folder;
 /// Bytes that compiled plugins may soon take.
 const LITTLE_SPACE: u64 = 256 << 20;
 
+/// Bytes without which not even the record of a call is sure to be written.
+const NO_SPACE: u64 = 64 << 10;
+
 /// What a folder is for decides on how private it has to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -103,6 +106,10 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &There) -> Finding {
         Purpose::Config => {}
         _ if below.read_only => return Finding::warning(name, found("its file system is read-only".into()), local),
         Purpose::Cache if below.no_exec => return Finding::warning(name, found("its file system is mounted noexec".into()), local),
+        Purpose::Data if below.free < NO_SPACE => {
+            let what = format!("only {} free; calls that act can't be recorded, and are refused", size(below.free));
+            return Finding::failure(name, found(what), "make room on that disk");
+        }
         _ if below.free < LITTLE_SPACE => {
             return Finding::warning(name, found(format!("only {} free", size(below.free))), "make room on that disk");
         }
@@ -118,4 +125,25 @@ fn on(name: &str, path: &Path, purpose: Purpose, there: &There) -> Finding {
 /// For a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_system::machine::FileSystem;
+
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_failure_where_calls_are_recorded() {
+        let check = |purpose, free, expected| {
+            let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
+            let found = on("it", Path::new("/d"), purpose, &There { owner: 0, mode: 0o700, file_system });
+            assert_eq!(found.state, expected, "{found:?}");
+        };
+        check(Purpose::Data, 0, State::Failure);
+        check(Purpose::Data, NO_SPACE, State::Warning);
+        check(Purpose::Data, LITTLE_SPACE, State::Ok);
+        check(Purpose::Cache, 0, State::Warning);
+    }
 }

@@ -16,6 +16,7 @@ mod configuration;
 mod engine;
 mod finding;
 mod folders;
+mod kept;
 mod kernel;
 mod limits;
 mod plugins;
@@ -65,6 +66,8 @@ impl Examination {
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
             let (own, all) = (folders.clone(), loaded.clone());
             report.add("Folders", finding::within(PATIENCE, move || folders::findings(&own, &all)).await);
+            let own = folders.clone();
+            report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own)).await);
             report.add("Audit", finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await);
         }
 

@@ -1,6 +1,6 @@
 //! A session on disk: a file for each, which the processes of one user share.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -13,6 +13,9 @@ use super::SessionState;
 use super::state::seconds;
 use crate::config::Folders;
 use crate::state;
+
+/// The folder in the data folder.
+const FOLDER: &str = "sessions";
 
 /// Seconds after the last change until a session is over.
 const IDLE: u64 = 8 * 3600;
@@ -30,6 +33,23 @@ pub(super) struct Kept {
     name: String,
 }
 
+/// How many sessions are kept on disk, and what is wrong with files that can't be read or believed. It looks at the first few hundred.
+///
+/// # Errors
+///
+/// [`HostError::Io`] where the folder can't be read or believed.
+pub(crate) fn kept_in(folders: &Folders) -> Result<(usize, Vec<HostError>), HostError> {
+    let path = folders.data.join(FOLDER);
+    let names = match PrivateFolder::open(&path).and_then(|folder| folder.names(SWEPT)) {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((0, Vec::new())),
+        Err(error) => return Err(HostError::io(path.display().to_string())(error)),
+    };
+    let files: Vec<_> = names.iter().filter(|name| name.ends_with(".json")).collect();
+    let wrong: Vec<_> = files.iter().filter_map(|name| state::read::<File>(&path, name).err()).collect();
+    Ok((files.len(), wrong))
+}
+
 /// The file of a session.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -44,7 +64,7 @@ struct File {
 impl Kept {
     pub(super) fn new(folders: &Folders, name: &str) -> Self {
         let digest = format!("{:x}", Sha256::digest(name));
-        Self { folder: folders.data.join("sessions"), file: format!("{}.json", &digest[..32]), name: name.to_owned() }
+        Self { folder: folders.data.join(FOLDER), file: format!("{}.json", &digest[..32]), name: name.to_owned() }
     }
 
     pub(super) fn look<R>(&self, look: impl FnOnce(&SessionState) -> R) -> Result<R, HostError> {

@@ -1,0 +1,29 @@
+use berth_contract::HostError;
+
+use super::Finding;
+use crate::approvals::Questions;
+use crate::config::Folders;
+use crate::plugins::Approvals;
+use crate::session;
+
+/// What is kept from one run to the next: whether it can be read and believed.
+pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
+    let approved = Approvals::of(folders).all().map(|all| (all.len(), Vec::new()));
+    let questions = Questions::of(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
+    [
+        found("sessions", "kept", session::kept_in(folders)),
+        found("questions", "waiting", questions),
+        found("approved plugins", "approved", approved),
+    ]
+    .concat()
+}
+
+fn found(name: &str, what: &str, looked: Result<(usize, Vec<HostError>), HostError>) -> Vec<Finding> {
+    let wrong = match looked {
+        Ok((count, wrong)) if wrong.is_empty() => return vec![Finding::ok(name, format!("{count} {what}"))],
+        Ok((_, wrong)) => wrong,
+        Err(error) => vec![error],
+    };
+    let fix = "mend what is named, or remove it to begin anew: what it held is forgotten then";
+    wrong.iter().map(|error| Finding::failure(name, error.to_string(), fix)).collect()
+}
