@@ -60,7 +60,7 @@ impl Desk<'_> {
 
     /// Asks for each in turn, where somebody sits at the terminal.
     fn in_turn(&self, waiting: &[Posted]) -> Result<Exit, Error> {
-        let Some(mut dialogue) = ask::at_the_terminal() else {
+        let Some(mut dialogue) = ask::at_the_terminal("what was answered counts, and the rest waits on") else {
             list(waiting)?;
             return Ok(Exit::Success);
         };

@@ -9,19 +9,25 @@ use crate::style::STRONG;
 pub(crate) struct Dialogue<R, W> {
     input: R,
     output: W,
+    ended: &'static str,
 }
 
 /// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a pipe was said by nobody.
-pub(crate) fn at_the_terminal() -> Option<Dialogue<impl BufRead, impl Write>> {
-    let watched = io::stdin().is_terminal() && io::stderr().is_terminal();
+/// `ended`: what it means that they go without an answer.
+pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
     // On stderr, so that what a command prints can go elsewhere.
-    watched.then(|| Dialogue { input: io::stdin().lock(), output: anstream::stderr() })
+    is_watched().then(|| Dialogue { input: io::stdin().lock(), output: anstream::stderr(), ended })
+}
+
+/// Whether a person sits at the terminal.
+pub(crate) fn is_watched() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 impl<R: BufRead, W: Write> Dialogue<R, W> {
     #[cfg(test)]
     pub(crate) fn between(input: R, output: W) -> Self {
-        Self { input, output }
+        Self { input, output, ended: "nothing was done" }
     }
 
     /// Tells something.
@@ -38,7 +44,7 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         let read = self.input.read_line(&mut line);
         if read.map_err(berth_host::HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
-            return Err(Error::Usage("the input ended before every question was answered; nothing was written".to_owned()));
+            return Err(Error::Usage(format!("the input ended before every question was answered; {}", self.ended)));
         }
         Ok(line.trim().to_owned())
     }
@@ -81,7 +87,8 @@ mod tests {
 
     #[test]
     fn the_end_of_the_input_is_no_answer() {
-        assert!(answer("", true).0.is_err());
+        let (_, message) = answer("", true).0.expect_err("nobody answered").end();
+        assert_eq!(message.as_deref(), Some("the input ended before every question was answered; nothing was done"));
         assert!(answer("what\n", true).0.is_err());
     }
 }

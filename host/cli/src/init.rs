@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     let said = |answer: Option<YesOrNo>| answer.map(|answer| answer == YesOrNo::Yes);
     let (write, network) = (said(arguments.write), said(arguments.network));
 
-    let answers = match ask::at_the_terminal() {
+    let answers = match ask::at_the_terminal("nothing was written") {
         Some(mut dialogue) => ask(&mut dialogue, folders, write, network, check)?,
         None if folders.is_empty() && write.is_none() && network.is_none() => {
             let message = "nobody is there to answer; say it all: berth init --folder DIRECTORY --write yes|no --network yes|no";

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
     write!(out, "{}", described(&project))?;
     out.flush()?;
     if !arguments.yes {
-        let Some(mut dialogue) = ask::at_the_terminal() else {
+        let Some(mut dialogue) = ask::at_the_terminal("it is not trusted") else {
             return Err(Error::Unasked("nobody is there to say yes, so it is not trusted; look at it, then: berth trust --yes".to_owned()));
         };
         if !agrees(&mut dialogue)? {

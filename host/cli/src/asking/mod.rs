@@ -31,7 +31,7 @@ impl Asker {
         Arc::new(match (yes, settings.yes_flag) {
             (true, true) => Self::Yes(questions),
             (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
-            (false, _) if crate::ask::at_the_terminal().is_some() => Self::Terminal(questions),
+            (false, _) if crate::ask::is_watched() => Self::Terminal(questions),
             (false, _) => Self::Elsewhere(PostingApprover {
                 questions,
                 wait: Duration::from_secs(settings.wait_secs.get()),
@@ -80,7 +80,7 @@ fn at_the_terminal(questions: &Questions, question: &Question) -> Reply {
     if let Some(reason) = question.too_large() {
         return Reply::Unasked(format!("{reason}; `berth call --yes` makes the call unasked"));
     }
-    let Some(mut dialogue) = crate::ask::at_the_terminal() else {
+    let Some(mut dialogue) = crate::ask::at_the_terminal("the call was not run") else {
         return Reply::Unasked("nobody is at the terminal any more".to_owned());
     };
     match answered(&mut dialogue, question, "terminal") {

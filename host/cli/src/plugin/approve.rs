@@ -69,7 +69,7 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
 }
 
 fn asked(name: &str) -> Result<bool, Error> {
-    let Some(mut dialogue) = ask::at_the_terminal() else {
+    let Some(mut dialogue) = ask::at_the_terminal("it is not approved") else {
         let message = "nobody can be asked here: `--yes` approves what lies there, `--digest SHA256` only the component with that digest";
         return Err(Error::Unasked(message.to_owned()));
     };
