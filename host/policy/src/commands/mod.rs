@@ -75,10 +75,22 @@ impl Command {
     fn look(&mut self, part: &Part, split: &mut Split) {
         let mut words = part.words.as_slice();
         while let Some((first, rest)) = words.split_first() {
-            if RESERVED.contains(&first.text.as_str()) && !first.open || first.text == "{" {
+            let reserved = |word: &Word| RESERVED.contains(&word.text.as_str()) || NO_COMMAND.contains(&word.text.as_str());
+            if first.text == "coproc" && rest.get(1).is_some_and(reserved) {
+                // With a name.
+                words = &rest[1..];
+            } else if RESERVED.contains(&first.text.as_str()) && !first.open || first.text == "{" {
                 words = rest;
             } else if first.text == "function" {
                 words = rest.get(1..).unwrap_or_default();
+            } else if ["for", "select"].contains(&first.text.as_str()) {
+                match rest {
+                    // Over the arguments, if nothing else is named.
+                    [_, word, rest @ ..] if word.text == "do" => words = rest,
+                    [_] => return,
+                    [_, word, ..] if word.text == "in" => return,
+                    _ => return split.unclear("a loop in it is of no form that is known"),
+                }
             } else {
                 break;
             }
@@ -106,10 +118,22 @@ impl Command {
             let name = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
             let name = name.strip_suffix(".exe").unwrap_or(&name).to_owned();
             self.simple.push((name.clone(), arguments.to_vec()));
-            if SHELLS.contains(&name.as_str()) || name == "su" {
+            if SHELLS.contains(&name.as_str()) {
                 return script_of(arguments, split);
             }
+            if RESERVED.contains(&name.as_str()) || NO_COMMAND.contains(&name.as_str()) {
+                return split.unclear("a word of the shell's own stands in it where a program is expected");
+            }
             match name.as_str() {
+                "su" | "runuser" | "script" => {
+                    for pair in arguments.windows(2).filter(|pair| ["-c", "--command"].contains(&pair[0].text.as_str())) {
+                        evaluated(&pair[1..], split);
+                    }
+                    return split.unclear("it starts a shell that may read its commands from elsewhere");
+                }
+                "." | "source" if arguments.first().is_some_and(is_stream) => {
+                    return split.unclear("it starts a shell that reads its commands from elsewhere");
+                }
                 "eval" => return evaluated(arguments, split),
                 "trap" => return arguments.first().map_or((), |script| evaluated(std::slice::from_ref(script), split)),
                 "find" | "fd" => {
@@ -126,7 +150,18 @@ impl Command {
             }
             let Some(wrapper) = named(&name) else { return };
             match wrapper.started(arguments) {
+                Started::Words([]) if wrapper.may_start_unnamed() => {
+                    return split.unclear("a program in it starts another one, which isn't named");
+                }
                 Started::Words([]) => return,
+                Started::Words([option, script @ ..]) if wrapper.name == "flock" && ["-c", "--command"].contains(&option.text.as_str()) => {
+                    return evaluated(script, split);
+                }
+                Started::Words([option, ..]) if option.text.starts_with(['-', ':']) => {
+                    return split.unclear("a program in it starts another one, and it can't be told which");
+                }
+                // These hand all of it to a shell.
+                Started::Words(command) if ["watch", "parallel"].contains(&wrapper.name) => return evaluated(command, split),
                 Started::Words(command) => words = command,
                 Started::Unclear => return split.unclear("a program in it starts another one, and it can't be told which"),
             }
@@ -144,20 +179,34 @@ fn script_of(arguments: &[Word], split: &mut Split) {
         if word.open {
             return split.unclear("what it gives to a shell is only known when it runs");
         }
+        if text == "-" {
+            break;
+        }
         if !option && is_next {
             return split.read(text, 1);
+        }
+        if !option && is_stream(word) {
+            break;
         }
         if !option {
             // A script in a file.
             return;
         }
         let short = !text.starts_with("--");
+        if short && text.contains('C') || text.starts_with("--command=") || text.starts_with("--init-command") {
+            return split.unclear("it starts a shell with commands that can't be told");
+        }
         is_next |= short && text.contains('c') || text == "--command";
-        if ["-o", "-O", "+o", "+O", "--rcfile", "--init-file"].contains(&text) {
+        if short && text.contains(['o', 'O']) || ["--rcfile", "--init-file"].contains(&text) {
             rest.next();
         }
     }
     split.unclear("it starts a shell that reads its commands from elsewhere");
+}
+
+/// Whether a file's name may stand for what is piped in.
+fn is_stream(word: &Word) -> bool {
+    word.open || word.text == "-" || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
 }
 
 fn evaluated(script: &[Word], split: &mut Split) {

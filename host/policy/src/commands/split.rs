@@ -8,6 +8,12 @@ pub(super) const UNKNOWN: char = '\u{fffc}';
 /// Bytes of a command that is looked into.
 const MAX_BYTES: usize = 64 * 1024;
 
+/// Why it is unclear where shells read it differently.
+const DISPUTED: &str = "a quote or bracket stands where shells don't agree on what it means";
+
+/// Why it is unclear where something isn't closed.
+const NO_END: &str = "a quote or bracket in it has no end";
+
 /// Commands inside each other.
 const MAX_DEPTH: usize = 8;
 
@@ -83,12 +89,24 @@ impl Reader<'_, '_> {
     fn run(mut self) {
         while let Some(c) = self.next() {
             match c {
-                ' ' | '\t' | '\r' => self.end_word(),
+                ' ' | '\t' => self.end_word(),
+                '\r' => {
+                    // To a shell it is a letter, but in front of a line's end it is nothing that anyone meant.
+                    if !self.rest().is_empty() && !self.rest().starts_with('\n') {
+                        self.split.unclear("a carriage return stands in the middle of a line of it");
+                    }
+                    self.end_word();
+                }
                 '\n' => {
                     self.end_part(self.at - 1);
                     self.skip_heredocs();
                 }
-                ';' | '(' | ')' => self.end_part(self.at - 1),
+                ';' | '(' | ')' => {
+                    if c == '(' && self.rest().starts_with('(') {
+                        self.split.unclear("it calculates (`((`)");
+                    }
+                    self.end_part(self.at - 1);
+                }
                 '|' => {
                     let end = self.at - 1;
                     // `|&` is a pipe too.
@@ -181,7 +199,7 @@ impl Reader<'_, '_> {
             '\'' => self.single_quoted(),
             '"' => self.double_quoted(),
             '$' => self.dollar(false),
-            '`' => self.backticks(),
+            '`' => self.backticks(false),
             '*' | '?' | '[' | '{' => {
                 self.push(c);
                 self.word().open = true;
@@ -217,7 +235,7 @@ impl Reader<'_, '_> {
                     }
                 },
                 Some('$') => self.dollar(true),
-                Some('`') => self.backticks(),
+                Some('`') => self.backticks(true),
                 Some(c) => self.push(c),
             }
         }
@@ -225,24 +243,33 @@ impl Reader<'_, '_> {
 
     fn unended(&mut self) {
         self.at = self.text.len();
-        self.split.unclear("a quote or bracket in it has no end");
+        self.split.unclear(NO_END);
     }
 
     fn dollar(&mut self, quoted: bool) {
         match self.rest().chars().next() {
             Some('(') => {
                 self.at += 1;
-                self.inner(')');
+                self.inner(')', false);
                 self.push_unknown();
             }
             Some('{') => {
                 self.at += 1;
-                self.inner('}');
+                self.inner('}', quoted);
                 self.push_unknown();
             }
             Some('\'') if !quoted => {
                 self.at += 1;
                 self.ansi_quoted();
+            }
+            // Some shells see through both.
+            Some('[') => {
+                self.split.unclear("it calculates (`$[`)");
+                self.push('$');
+            }
+            Some('\\') if self.rest().starts_with("\\\n") => {
+                self.split.unclear("a `$` in it ends a line");
+                self.push('$');
             }
             // A text to be translated.
             Some('"') if !quoted => {}
@@ -259,10 +286,17 @@ impl Reader<'_, '_> {
     }
 
     /// What stands up to the bracket that closes: commands, or for braces an expansion that may hold some.
-    fn inner(&mut self, close: char) {
-        let Some(length) = closing(self.rest(), close) else { return self.unended() };
+    fn inner(&mut self, close: char, quoted: bool) {
+        let length = match closing(self.rest(), close, quoted, 0) {
+            Ok(length) => length,
+            Err(why) => {
+                // Where it ends can't be told, so all the rest may be part of it.
+                self.split.unclear(why);
+                self.text.len() - self.at
+            }
+        };
         let inner = self.rest()[..length].to_owned();
-        self.at += length + 1;
+        self.at = (self.at + length + 1).min(self.text.len());
         if close == ')' {
             self.split.read(&inner, self.depth + 1);
         } else {
@@ -289,13 +323,14 @@ impl Reader<'_, '_> {
             match c {
                 '\\' => drop(scan.next()),
                 '$' => scan.dollar(true),
-                '`' => scan.backticks(),
+                '`' => scan.backticks(true),
+                '<' | '>' if scan.rest().starts_with('(') => scan.split.unclear("it starts a command inside an expansion"),
                 _ => {}
             }
         }
     }
 
-    fn backticks(&mut self) {
+    fn backticks(&mut self, quoted: bool) {
         let (mut inner, mut closed) = (String::new(), false);
         while let Some(c) = self.next() {
             match c {
@@ -303,7 +338,18 @@ impl Reader<'_, '_> {
                     closed = true;
                     break;
                 }
-                '\\' => inner.extend(self.next()),
+                '\\' => match self.next() {
+                    Some(c @ ('$' | '`' | '\\')) => inner.push(c),
+                    Some('"') if quoted => {
+                        self.split.unclear("quotes stand in backticks in quotes in it");
+                        inner.push('"');
+                    }
+                    // Any other backslash is the inner command's own.
+                    c => {
+                        inner.push('\\');
+                        inner.extend(c);
+                    }
+                },
                 c => inner.push(c),
             }
         }
@@ -323,6 +369,10 @@ impl Reader<'_, '_> {
                 Some('\'') => return,
                 Some('\\') => match self.next() {
                     None => return self.unended(),
+                    Some('\'') => {
+                        self.split.unclear(DISPUTED);
+                        self.push('\'');
+                    }
                     Some('x') => self.numbered(16, 2),
                     Some('u') => self.numbered(16, 4),
                     Some('U') => self.numbered(16, 8),
@@ -360,7 +410,7 @@ impl Reader<'_, '_> {
         }
         self.end_word();
         if self.take('(') {
-            self.inner(')');
+            self.inner(')', false);
             self.push_unknown();
             return;
         }
@@ -433,21 +483,71 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Where the bracket lies that closes what has just begun. Quotes are seen through.
-fn closing(text: &str, close: char) -> Option<usize> {
-    let open = if close == ')' { '(' } else { '{' };
-    let (mut depth, mut quote) = (0_usize, None);
-    let mut characters = text.char_indices();
-    while let Some((at, c)) = characters.next() {
-        match (quote, c) {
-            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
-            (None | Some('"'), '\\') => drop(characters.next()),
-            (None, '\'' | '"') => quote = Some(c),
-            (None, c) if c == open => depth += 1,
-            (None, c) if c == close && depth == 0 => return Some(at),
-            (None, c) if c == close => depth -= 1,
-            _ => {}
+/// Where the bracket lies that closes what has just begun, or why that can't be told. Quotes and what is expanded are seen through.
+///
+/// `quoted`: whether double quotes are around it. `depth`: how many others it stands in.
+fn closing(text: &str, close: char, quoted: bool, depth: usize) -> Result<usize, &'static str> {
+    if depth > MAX_DEPTH {
+        return Err("it holds commands inside commands, more than 8 deep");
+    }
+    let command = close == ')';
+    // `$((` holds no command, and what quotes are in it differs.
+    let disputed = quoted && !command || command && text.starts_with('(');
+    let (mut at, mut open) = (0, 0_usize);
+    while let Some(c) = text[at..].chars().next() {
+        let before = &text[..at];
+        at += c.len_utf8();
+        let rest = &text[at..];
+        match c {
+            '\\' if command && rest.starts_with('\n') => return Err("a line of a command inside it goes on in the next"),
+            '\'' | '"' if disputed => return Err(DISPUTED),
+            '{' if !command => return Err(DISPUTED),
+            '\'' if before.ends_with('$') && rest.split('\'').next().is_some_and(|quoted| quoted.ends_with('\\')) => return Err(DISPUTED),
+            '\'' => at += rest.find('\'').ok_or(NO_END)? + 1,
+            '"' => at += closing_quote(rest, depth + 1)?,
+            '#' if command && before.chars().next_back().is_none_or(|c| c.is_whitespace() || ";|&()<>".contains(c)) => {
+                return Err("a remark stands in a command inside it");
+            }
+            c if command && c.is_whitespace() && before.ends_with("case") => return Err("a `case` stands in a command inside it"),
+            c if c == close && open == 0 => return Ok(before.len()),
+            '(' if command => open += 1,
+            ')' if command => open -= 1,
+            c => at += expansion(c, rest, quoted && !command, depth)?,
         }
     }
-    None
+    Err(NO_END)
+}
+
+/// The length of what stands up to the double quote that closes, which is part of it.
+fn closing_quote(text: &str, depth: usize) -> Result<usize, &'static str> {
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        at += c.len_utf8();
+        match c {
+            '"' => return Ok(at),
+            c => at += expansion(c, &text[at..], true, depth)?,
+        }
+    }
+    Err(NO_END)
+}
+
+/// How much of `rest` belongs to the escape or the expansion that `c` begins, if it does.
+fn expansion(c: char, rest: &str, quoted: bool, depth: usize) -> Result<usize, &'static str> {
+    match (c, rest.as_bytes().first()) {
+        ('\\', _) => Ok(rest.chars().next().map_or(0, char::len_utf8)),
+        ('$', Some(b'(')) => Ok(closing(&rest[1..], ')', false, depth + 1)? + 2),
+        ('$', Some(b'{')) => Ok(closing(&rest[1..], '}', quoted, depth + 1)? + 2),
+        ('`', _) => {
+            let mut characters = rest.char_indices();
+            while let Some((at, c)) = characters.next() {
+                match c {
+                    '`' => return Ok(at + 1),
+                    '\\' => drop(characters.next()),
+                    _ => {}
+                }
+            }
+            Err(NO_END)
+        }
+        _ => Ok(0),
+    }
 }

@@ -237,6 +237,62 @@ fn the_risk_is_that_of_the_riskiest_part() {
     }
 }
 
+#[test]
+fn nothing_that_a_shell_runs_is_taken_for_a_text() {
+    // Each of these runs `sudo x` in one shell or another.
+    for text in [
+        "git log \"${x:-'}\"; sudo x; echo \"'}\"",
+        "git log \"${x:-{}\"; sudo x; echo \"}\"",
+        "git log \"$(echo \"$(echo '\"')\")\"; sudo x; echo \"\\')\"",
+        "git log \"$(true # '\n)\"; sudo x; echo \"\\')\"",
+        "git log \"$(case x in x) sudo x;; esac)\"",
+        "git log \"$\\\n(sudo x)\"",
+        "git log `echo \\'; sudo x; echo \\'`",
+        "git log $'\\'; sudo x #'",
+        "git log ${x:-<(sudo x)}",
+        "git log \r#; sudo x",
+        "((1 #2)); sudo x",
+        "function git { for i do sudo x; done; }; git a",
+        "set -- a; for i do sudo x; done",
+        "for i; do sudo x; done",
+        "select i do sudo x; done",
+        "time for i do sudo x; done",
+        "time ! sudo x",
+        "coproc sudo x",
+        "coproc X { sudo x; }",
+        "echo 'sudo x' | bash -",
+        "echo 'sudo x' | bash /dev/stdin",
+        "echo 'sudo x' | . /dev/stdin",
+        "bash -c - 'sudo x'",
+        "bash -eo pipefail -c 'sudo x'",
+        "watch 'sudo x'",
+        "parallel 'sudo x'",
+        "parallel ::: 'sudo x'",
+        "flock F -c 'sudo x'",
+        "flock F sudo x",
+        "script -c 'sudo x'",
+        "nsenter -t1 sudo x",
+        "unshare -r sudo x",
+        "chroot / sudo x",
+        "echo 'sudo x' | chroot /",
+    ] {
+        let (command, list) = (Command::read(text), blocklist());
+        assert!(list.find(&command).is_some_and(|blocked| blocked.entry == "sudo") || command.unclear.is_some(), "{text:?}: {command:?}");
+    }
+    // And these can be told.
+    for text in [
+        "for i in a b; do ls $i; done",
+        "echo \"${x:-a}\" \"$(git log \"$y\" | sort -k '2')\"",
+        "echo ${x:-'}'}",
+        "echo `date`",
+        "watch ls",
+        "bash -eo pipefail -c ls",
+        "ls\r\nls",
+    ] {
+        assert_eq!(Command::read(text).unclear, None, "{text:?}");
+    }
+}
+
 proptest::proptest! {
     /// Whatever is written, it is looked at in time and without a panic.
     #[test]

@@ -53,6 +53,18 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("unshare", &["-S", "-G", "-R", "-w"], &["-m", "-u", "-i", "-n", "-p", "-U", "-C", "-T", "-f", "-r", "-c"], 0),
     wrapper("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], &["-s", "-x", "-e", "-u", "-n", "-o", "-F"], 1),
     wrapper("watch", &["-n", "--interval"], &["-b", "-c", "-d", "-e", "-g", "-p", "-t", "-w", "-x"], 0),
+    wrapper(
+        "nsenter",
+        &["-t", "-S", "-G", "--target", "--setuid", "--setgid"],
+        &["-m", "-u", "-i", "-n", "-p", "-U", "-C", "-T", "-r", "-w", "-F", "-a"],
+        0,
+    ),
+    wrapper("pkexec", &[], &[], 0),
+    wrapper("setpriv", &[], &[], 0),
+    wrapper("prlimit", &[], &[], 0),
+    wrapper("systemd-run", &[], &[], 0),
+    wrapper("fakeroot", &[], &[], 0),
+    wrapper("unbuffer", &[], &[], 0),
     wrapper("strace", &["-o", "-e", "-p", "-s", "-a", "-u", "-E"], &["-f", "-ff", "-c", "-q", "-t", "-tt", "-T", "-v", "-y"], 0),
     wrapper("busybox", &[], &[], 0),
     wrapper("toybox", &[], &[], 0),
@@ -99,6 +111,11 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 }
 
 impl Wrapper {
+    /// Whether it starts something even where no command is named: a shell, or what is handed to it on its input.
+    pub(super) fn may_start_unnamed(&self) -> bool {
+        ["chroot", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "sudo", "systemd-run", "unshare"].contains(&self.name)
+    }
+
     /// The command among the words behind the wrapper's name.
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
         // `command -v x` asks where x is.
