@@ -1,6 +1,6 @@
 //! Private keys as text: PEM, OpenSSH, PGP.
 
-use super::find::Found;
+use super::find::{Found, looked_at};
 
 /// Base64 characters without which a block holds no key.
 const LEAST: usize = 40;
@@ -13,6 +13,10 @@ pub(super) fn begun(text: &[u8], at: usize) -> Option<Found> {
     let start = at + 1 - dashes_before(text, at + 1);
     let label = text[at + 1..].strip_prefix(b"BEGIN")?;
     let mut at = at + 6 + closing(label)?;
+    // Where the next block begins, this one is over: nothing is looked at for both.
+    let next = position(&text[at..], b"-BEGIN").map_or(text.len(), |next| at + next);
+    let text = &text[..next - dashes_before(text, next).min(next - at)];
+    looked_at(text.len() - at);
     let (mut end, mut held, mut stray) = (at, 0, 0);
     while at < text.len() && stray < STRAY {
         let (line, next) = line(text, at);
@@ -20,9 +24,6 @@ pub(super) fn begun(text: &[u8], at: usize) -> Option<Found> {
             held += run(&line[..dashes]);
             let label = at + dashes + 8;
             end = label + closing(&text[label..]).unwrap_or(0);
-            break;
-        }
-        if position(line, b"-----BEGIN").is_some() {
             break;
         }
         let length = run(line);
@@ -43,6 +44,9 @@ pub(super) fn ended(text: &[u8], at: usize, from: usize) -> Option<Found> {
     let label = text[at + 1..].strip_prefix(b"END")?;
     let end = at + 4 + closing(label)?;
     let dashes = at + 1 - dashes_before(text, at + 1);
+    // What lies before the end of another block was looked at for that one.
+    let from = text[from..dashes.max(from)].windows(4).rposition(|window| window == b"-END").map_or(from, |other| from + other + 4);
+    looked_at(dashes.saturating_sub(from));
     let mut line_start = text[from..dashes.max(from)].iter().rposition(|byte| *byte == b'\n').map_or(from, |at| from + at + 1);
     let (mut start, mut held) = (None, 0);
     while line_start > from {

@@ -1,6 +1,6 @@
 //! Secrets in another writing: base64, and percent signs.
 
-use super::find::{Found, find};
+use super::find::{Found, find, looked_at};
 use super::keys::Keys;
 
 /// Characters of base64 that can hide something: a short password with its key takes as many.
@@ -141,7 +141,12 @@ pub(super) fn percent(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -
         }
     }
     places.push(end);
-    let plain = String::from_utf8(plain).ok()?;
+    looked_at(end - start);
+    // What is no text is no secret, and hides none: every byte keeps its place.
+    let plain = String::from_utf8(plain).unwrap_or_else(|error| {
+        let shown = |byte: u8| if byte.is_ascii() { char::from(byte) } else { '?' };
+        error.into_bytes().into_iter().map(shown).collect()
+    });
     let place = keys(start);
     let found = find(&plain, &|_| place, depth + 1);
     let found = found.into_iter().map(|found| Found { start: places[found.start], end: places[found.end], ..found });

@@ -1,6 +1,6 @@
 //! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
-use super::find::Found;
+use super::find::{Found, looked_at};
 use super::mark;
 
 /// Bytes of a key that are looked at, on each side of its telling word.
@@ -270,7 +270,11 @@ impl<'a> Value<'a> {
         }
         let to_the_end = kind.line || place == Keys::Settings && self.whole_line;
         let stops = |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
-        let end = self.start + bytes[self.start..].iter().take_while(|byte| !stops(**byte)).count();
+        // Behind a mark, everything was looked at before.
+        let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
+        let length = bytes[self.start..].iter().enumerate().take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte)).count();
+        looked_at(length);
+        let end = self.start + length;
         let trailing = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r') || self.whole_line && matches!(byte, b',' | b';');
         end - bytes[self.start..end].iter().rev().take_while(trailing).count()
     }
@@ -327,6 +331,7 @@ fn bare_stop(byte: u8, whole_line: bool) -> bool {
 fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
     let mut slashes = 0;
     for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
+        looked_at(1);
         match *byte {
             b'\\' => slashes += 1,
             b'\n' => return None,

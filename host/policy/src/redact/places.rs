@@ -1,6 +1,6 @@
 //! Credentials that are told by where they stand: in a URL, behind `Bearer`, in a file of machines' passwords.
 
-use super::find::Found;
+use super::find::{Found, looked_at};
 use super::shapes::{begins, varied};
 
 /// Bytes of what stands before the `@` of a URL.
@@ -71,26 +71,33 @@ pub(super) fn scheme(text: &[u8], at: usize) -> Option<Found> {
         return None;
     }
     let spaces = text[at + length..].iter().take(4).take_while(|byte| **byte == b' ').count();
+    if spaces == 0 {
+        return None;
+    }
     let start = at + length + spaces;
     let token = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
     let end = start + text[start..].iter().take_while(token).count();
+    looked_at(end - start);
     let value = &text[start..end];
     let secret = match kind {
         "bearer-token" => value.len() >= 20 && varied(value) && value.iter().any(u8::is_ascii_digit),
         _ => value.len() >= 8 && super::encoded::decoded(value).is_some_and(|plain| plain.contains(':') && !plain.contains(' ')),
     };
-    (spaces > 0 && secret).then_some(Found { start, end, kind })
+    secret.then_some(Found { start, end, kind })
 }
 
 /// The password of a line in `.netrc`: `login NAME password WORD`.
 pub(super) fn netrc(text: &[u8], at: usize) -> Option<Found> {
     let spaces = text[at..].strip_prefix(b"password")?.iter().take(8).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    if spaces == 0 {
+        return None;
+    }
     let before = &text[at.saturating_sub(256)..at];
     // On its own line or on one of its own.
     let login = before.windows(6).rposition(|window| window == b"login ")?;
     let name = before[login + 6..].trim_ascii();
     let start = at + 8 + spaces;
     let length = text[start..].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
-    let whole = spaces > 0 && !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && length >= 4;
+    let whole = !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && length >= 4;
     (whole && !matches!(text[start], b'$' | b'=' | b':' | b'[')).then_some(Found { start, end: start + length, kind: "password" })
 }

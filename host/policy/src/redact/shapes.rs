@@ -2,7 +2,7 @@
 //!
 //! A shape is as narrow as its issuer allows, so that names and hashes in source code are none.
 
-use super::find::Found;
+use super::find::{Found, looked_at};
 
 /// The characters of a run.
 #[derive(Clone, Copy)]
@@ -249,6 +249,7 @@ fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
                 let run = &run[..run.iter().take_while(|byte| class.has(**byte)).count()];
                 // A sentence may end behind it.
                 let length = run.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
+                looked_at(run.len());
                 if length < least || length > most && most != LONG {
                     return None;
                 }
@@ -302,6 +303,7 @@ pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
     let (mut count, mut from) = (0, at);
     for part in &mut parts {
         let length = text[from..].iter().take_while(|byte| Url.has(**byte)).count();
+        looked_at(length);
         *part = (from, from + length);
         count += 1;
         from += length;
