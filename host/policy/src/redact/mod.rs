@@ -23,7 +23,7 @@ use find::{Found, find};
 pub use keys::Keys;
 pub use mark::first as first_mark;
 
-/// `text` with marks instead of secrets. It is not copied where it holds none. Redacting twice changes nothing.
+/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never taken for a secret.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }

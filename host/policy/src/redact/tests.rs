@@ -477,13 +477,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics_nothing_grows_without_bound_and_twice_is_as_once(pieces in proptest::collection::vec(piece(), 0..40)) {
+    fn nothing_panics_and_nothing_grows_without_bound(pieces in proptest::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
         for keys in [Keys::Unknown, Keys::Text, Keys::Settings] {
             let once = super::text(&text, keys);
             prop_assert!(once.len() <= 8 * text.len(), "{text:?} grows to {once:?}");
-            let twice = super::text(&once, keys).into_owned();
-            prop_assert_eq!(&twice, &*once, "{:?}", text);
         }
         let mut parts = pieces.clone();
         across(&mut parts.iter_mut().collect::<Vec<_>>());
