@@ -240,6 +240,36 @@ fn a_yes_skips_the_asking_and_nothing_else() {
 }
 
 #[test]
+fn a_yes_is_not_for_what_a_file_holds_by_then() {
+    /// Says yes to one replacement, and has the file call for two meanwhile.
+    struct Grown(std::path::PathBuf, Scope);
+    impl Approver for Grown {
+        fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+            assert!(question.preview.is_some_and(|preview| preview.diff.contains("-one\n+two")));
+            fs::write(&self.0, "one\none\n").expect("a file is written");
+            Box::pin(async { Reply::Yes { scope: self.1, by: "a test".to_owned() } })
+        }
+    }
+    run(async {
+        let scene = supervised(&[]).await;
+        let file = scene.granted.join("notes.txt");
+        let session = Session::new("s");
+        for scope in [Scope::Once, Scope::Session] {
+            fs::write(&file, "one\n").expect("a file is written");
+            let arguments = json!({ "path": "notes.txt", "old_string": "one", "new_string": "two", "replace_all": true });
+            let call = |approver: Option<Arc<dyn Approver>>| {
+                let request = Request::new("edit", arguments.clone());
+                scene.host.call(Request { approver, session: Some(session.clone()), ..request })
+            };
+            let answer = call(Some(Arc::new(Grown(file.clone(), scope)))).await;
+            assert_eq!(category(&answer.outcome), Some(Category::ConfirmationRequired), "{answer:?}");
+            assert_eq!(category(&call(None).await.outcome), Some(Category::ConfirmationRequired), "nothing is remembered of it");
+            assert_eq!(fs::read_to_string(&file).expect("it is there"), "one\none\n");
+        }
+    });
+}
+
+#[test]
 fn a_yes_is_not_for_what_a_link_leads_to_by_then() {
     /// Says yes, and has a link lead elsewhere meanwhile.
     struct Swapped(std::path::PathBuf);

@@ -89,6 +89,31 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
 }
 
 #[test]
+fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
+    let cli = Cli::new();
+    let edit = ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
+    for scope in [&[][..], &["--session"]] {
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
+        cli.run(&edit).ends(3);
+        cli.run(&[&["approvals", "allow", &only_question(&cli)], scope].concat()).ends(0);
+        let more = "first\nsecond\nfirst\n";
+        fs::write(cli.work().join("notes.txt"), more).expect("a file is written");
+        cli.run(&edit).ends(3);
+        assert_eq!(notes(&cli), more, "nobody saw that");
+        cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
+
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
+        cli.run(&edit).ends(0);
+        assert_eq!(notes(&cli), "1\nsecond\n");
+        // A yes for the session was taken by now, and is none for another change either.
+        fs::write(cli.work().join("notes.txt"), format!("{more}first\n")).expect("a file is written");
+        cli.run(&edit).ends(3);
+        assert_eq!(notes(&cli), format!("{more}first\n"));
+        cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
+    }
+}
+
+#[test]
 fn of_calls_at_the_same_time_one_takes_the_yes() {
     let cli = Cli::new();
     cli.run(&WRITE).ends(3);
@@ -107,10 +132,14 @@ fn a_yes_for_the_session_serves_until_it_expires_and_in_that_session_alone() {
     cli.run(&call).ends(3);
     cli.run(&["approvals", "allow", &only_question(&cli), "--session"]).ends(0);
     for _ in 0..3 {
-        fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
+        fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
         cli.run(&call).ends(0);
         assert_eq!(notes(&cli), "new");
     }
+    // What it would replace by now was never shown.
+    fs::write(cli.work().join("notes.txt"), "precious").expect("a file is written");
+    cli.run(&call).ends(3);
+    assert_eq!(notes(&cli), "precious");
     cli.run(&WRITE).ends(3);
 }
 

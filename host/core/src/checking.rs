@@ -6,7 +6,7 @@ use berth_contract::Failure;
 use berth_policy::{ActedOn, Decision, Gate, Verdict};
 use serde_json::Value;
 
-use crate::approvals::{Fingerprint, approved_before};
+use crate::approvals;
 use crate::facts::Facts;
 use crate::host::{Host, Request};
 use crate::{subjects, validate, waiting};
@@ -72,7 +72,7 @@ impl Host {
         let mut gates = Vec::new();
         let outcome = self.look_at(&mut facts, &mut gates);
         let approved_by = match &outcome {
-            Ok(decision) if decision.verdict == Verdict::Ask => approved_before(&facts, &Fingerprint::of(&facts)).unwrap_or_default(),
+            Ok(decision) if decision.verdict == Verdict::Ask => approvals::agreed_already(&facts).unwrap_or_default(),
             _ => None,
         };
         Check {

@@ -10,15 +10,15 @@ use sha2::{Digest, Sha256};
 use super::Attached;
 use crate::facts::Facts;
 
-/// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments and attachments. In text and JSON, 64 hexadecimal
-/// digits.
+/// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments, attachments, and the file that a preview of the
+/// change was made of. In text and JSON, 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
-    /// leads elsewhere by now is another.
-    pub(crate) fn of(facts: &Facts) -> Self {
+    /// leads elsewhere by now is another. `file`: the SHA-256 of what the preview found, where there is one.
+    pub(super) fn of(facts: &Facts, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // Each part with its length, so that what ends one can't begin the next.
         let mut part = |bytes: &[u8]| {
@@ -30,6 +30,7 @@ impl Fingerprint {
         part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
         part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
         part(canonical(&facts.arguments).as_bytes());
+        part(file.map_or(&[][..], |file| &file[..]));
         for subject in &facts.subjects {
             part(subject.text.as_bytes());
         }

@@ -1,7 +1,7 @@
 //! Asking a person, where the gates say so.
 //!
-//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another version of the plugin or another session
-//! ask again. It skips the asking and nothing else, since the journey decides anew with it.
+//! A yes is bound to a [`Fingerprint`] of the call and to the session: other arguments, another version of the plugin, another session, or
+//! another file than the one whose change was shown ask again. It skips the asking and nothing else, since the journey decides anew with it.
 
 mod always;
 mod fingerprint;
@@ -76,7 +76,10 @@ impl Host {
         approver: Option<&dyn Approver>,
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
-        let fingerprint = Fingerprint::of(facts);
+        let seen = preview::of(facts).await;
+        let before = seen.as_ref().map(|seen| seen.before);
+        let settled = seen.as_ref().and_then(|seen| seen.settled);
+        let fingerprint = Fingerprint::of(facts, before.as_ref());
         if let Some(by) = approved_before(facts, &fingerprint).map_err(|error| failed(&error))? {
             return Ok(Approval { by, scope: Scope::Session });
         }
@@ -86,7 +89,7 @@ impl Host {
         let Ok(_place) = self.asking.places.try_acquire() else {
             return Err(unasked(facts, decision, &format!("{MAX_OPEN} questions wait for an answer already")));
         };
-        let question = question(facts, decision, fingerprint, self.asking.config()).await;
+        let question = question(facts, decision, fingerprint, seen, self.asking.config()).await;
         let always = question.always.clone();
         let Some(reply) = cancel.run_until_cancelled(approver.ask(question)).await else {
             return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
@@ -100,12 +103,18 @@ impl Host {
             Reply::Unasked(why) => return Err(unasked(facts, decision, &why)),
         };
         self.audit.approval(facts, &by, "yes", Some(scope.as_str())).await?;
-        self.acts_on_the_same(facts, decision)?;
+        self.acts_on_the_same(facts, decision, before).await?;
         match scope {
             Scope::Once => {}
             Scope::Session => {
                 let lasting = Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
-                let kept = facts.session.change(|state| state.approve(fingerprint, &by, SystemTime::now(), lasting));
+                // Made again where it was made already, such a call changes nothing: that is agreed to as well.
+                let again = settled.map(|file| Fingerprint::of(facts, Some(&file)));
+                let kept = facts.session.change(|state| {
+                    for fingerprint in [Some(fingerprint), again].into_iter().flatten() {
+                        state.approve(fingerprint, &by, SystemTime::now(), lasting);
+                    }
+                });
                 kept.map_err(|error| failed(&error))?;
             }
             Scope::Always => self.allow_for_good(always).await,
@@ -113,11 +122,13 @@ impl Host {
         Ok(Approval { by, scope })
     }
 
-    /// Looks again at what a call acts on: while a person thinks, a link can come to lead elsewhere, and the yes wasn't for that.
-    fn acts_on_the_same(&self, facts: &Facts, decision: &Decision) -> Result<(), Failure> {
+    /// Looks again at what a call acts on: while a person thinks, a link can come to lead elsewhere, or the file come to hold something in
+    /// which the call changes more than was shown (`before` is the one that was shown), and the yes wasn't for that.
+    async fn acts_on_the_same(&self, facts: &Facts, decision: &Decision, before: Option<[u8; 32]>) -> Result<(), Failure> {
         let Some(tool) = facts.tool.as_deref() else { return Ok(()) };
         let mut arguments = (*facts.arguments).clone();
-        match subjects::decided(tool, self.settings.home.as_deref(), &mut arguments)? == facts.subjects {
+        let same = subjects::decided(tool, self.settings.home.as_deref(), &mut arguments)? == facts.subjects;
+        match same && preview::of(facts).await.map(|seen| seen.before) == before {
             true => Ok(()),
             false => Err(unasked(facts, decision, "what it acts on has changed while one was asked")),
         }
@@ -141,7 +152,13 @@ impl Host {
     }
 }
 
-async fn question(facts: &Facts, decision: &Decision, fingerprint: Fingerprint, config: Arc<Loaded>) -> Question {
+async fn question(
+    facts: &Facts,
+    decision: &Decision,
+    fingerprint: Fingerprint,
+    seen: Option<preview::Seen>,
+    config: Arc<Loaded>,
+) -> Question {
     let provider = facts.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
     Question {
         id: facts.id.clone(),
@@ -153,10 +170,19 @@ async fn question(facts: &Facts, decision: &Decision, fingerprint: Fingerprint, 
         subjects: facts.subjects.clone(),
         arguments: (*facts.arguments).clone(),
         attachments: facts.attachments.iter().map(fingerprint::attached).collect(),
-        preview: preview::of(facts).await,
+        preview: seen.map(|seen| seen.preview),
         decision: decision.clone(),
         always: always::proposal(facts, config).await,
     }
+}
+
+/// Who has agreed for the session to a call that would be asked about otherwise. Blocks: it looks at the file that the call changes.
+///
+/// # Errors
+///
+/// [`HostError::Io`]: what the session remembers can't be read.
+pub(crate) fn agreed_already(facts: &Facts) -> Result<Option<String>, HostError> {
+    approved_before(facts, &Fingerprint::of(facts, preview::at_once(facts).map(|seen| seen.before).as_ref()))
 }
 
 /// Who has agreed to such calls before, for the session.
@@ -164,7 +190,7 @@ async fn question(facts: &Facts, decision: &Decision, fingerprint: Fingerprint, 
 /// # Errors
 ///
 /// [`HostError::Io`]: what the session remembers can't be read.
-pub(crate) fn approved_before(facts: &Facts, fingerprint: &Fingerprint) -> Result<Option<String>, HostError> {
+fn approved_before(facts: &Facts, fingerprint: &Fingerprint) -> Result<Option<String>, HostError> {
     facts.session.look(|state| state.approved_by(fingerprint, facts.began).map(str::to_owned))
 }
 

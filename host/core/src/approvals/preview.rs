@@ -11,6 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use similar::TextDiff;
 
 use super::Preview;
@@ -39,19 +40,37 @@ enum Change {
     Part { file: String, old: String, new: String, all: String },
 }
 
+/// A preview, and the file that it was made of: in another one, the same arguments may change something else.
+pub(super) struct Seen {
+    pub(super) preview: Preview,
+    /// The SHA-256 of the file before the change.
+    pub(super) before: [u8; 32],
+    /// The SHA-256 of the file after it, where the same call changes nothing then.
+    pub(super) settled: Option<[u8; 32]>,
+}
+
 /// The preview of a call, where its tool is built in and says what it changes, and the file may be read.
-pub(super) async fn of(facts: &Facts) -> Option<Preview> {
+pub(super) async fn of(facts: &Facts) -> Option<Seen> {
+    // Reading may wait for a disk, or for a network.
+    tokio::task::spawn_blocking(look(facts)?).await.ok()?
+}
+
+/// As [`of`], for who may block.
+pub(super) fn at_once(facts: &Facts) -> Option<Seen> {
+    look(facts)?()
+}
+
+fn look(facts: &Facts) -> Option<impl FnOnce() -> Option<Seen> + Send + 'static> {
     let tool = facts.tool.as_deref()?;
     let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
     let change = Change::deserialize(meta).ok()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&facts.arguments);
-    // Reading may wait for a disk, or for a network.
-    tokio::task::spawn_blocking(move || change.preview(grants, &arguments)).await.ok()?
+    Some(move || change.seen(grants, &arguments))
 }
 
 impl Change {
-    fn preview(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Preview> {
+    fn seen(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Seen> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let file = text(match self {
             Self::Whole { file, .. } | Self::Part { file, .. } => file,
@@ -69,7 +88,9 @@ impl Change {
                 (after, vec![old.clone(), new.clone()])
             }
         };
-        Some(Preview { diff: diff(&before, &after)?, shows })
+        let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
+        let preview = Preview { diff: diff(&before, &after)?, shows };
+        Some(Seen { preview, before: Sha256::digest(&before).into(), settled })
     }
 }
 

@@ -132,7 +132,7 @@ pub enum Reply {
 pub enum Scope {
     /// For this one call.
     Once,
-    /// For calls with the same fingerprint, as long as the session lives, and at most `[approvals] expire_secs`.
+    /// For calls with the same fingerprint (another file than the one whose change was shown asks again), as long as the session lives, and at most `[approvals] expire_secs`.
     Session,
     /// For good: it becomes a rule of the user's configuration.
     Always,
