@@ -92,12 +92,12 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
 fn a_yes_for_a_change_serves_no_other_change_by_the_same_call() {
     let cli = Cli::new();
     let edit = ["call", "edit", "path=notes.txt", "old_string=first", "new_string=1", "replace_all=true"];
-    for scope in [&[][..], &["--session"]] {
+    for (scope, end) in [(&[][..], "once\n"), (&["--session"], "session\n")] {
         fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
         cli.run(&edit).ends(3);
         cli.run(&[&["approvals", "allow", &only_question(&cli)], scope].concat()).ends(0);
-        let more = "first\nsecond\nfirst\n";
-        fs::write(cli.work().join("notes.txt"), more).expect("a file is written");
+        let more = format!("first\nsecond\nfirst\n{end}");
+        fs::write(cli.work().join("notes.txt"), &more).expect("a file is written");
         cli.run(&edit).ends(3);
         assert_eq!(notes(&cli), more, "nobody saw that");
         cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
@@ -201,6 +201,8 @@ fn questions_that_others_could_have_written_approve_nothing() {
     other["question"]["fingerprint"] = json!("0".repeat(64));
     fs::write(path, other.to_string()).and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o600))).expect("it is written");
     refused();
+    let kept: Value = serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON");
+    assert_eq!(kept, other, "the question of another call stays");
 
     // One that has ended.
     let mut ended: Value = serde_json::from_str(&good).expect("it is JSON");

@@ -152,8 +152,8 @@ const APPROVALS_AFTER: &str = "\
 Examples:
   berth approvals
   berth approvals --json
-  berth approvals allow 3f9a2c41d07b
-  berth approvals deny 3f9a2c41d07b
+  berth approvals allow 3f9a2c41d07b5e88
+  berth approvals deny 3f9a2c41d07b5e88
 
 A call that needs a yes, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits
 ([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
@@ -173,7 +173,7 @@ pub(crate) struct ApprovalsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
     /// Say yes
-    #[command(after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b\n  berth approvals allow 3f9a --session")]
+    #[command(after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b5e88\n  berth approvals allow 3f9a --session")]
     Allow {
         /// The question, or how it begins
         id: String,
@@ -185,7 +185,7 @@ pub(crate) enum ApprovalsCommand {
         always: bool,
     },
     /// Say no
-    #[command(after_help = "Example:\n  berth approvals deny 3f9a2c41d07b")]
+    #[command(after_help = "Example:\n  berth approvals deny 3f9a2c41d07b5e88")]
     Deny {
         /// The question, or how it begins
         id: String,

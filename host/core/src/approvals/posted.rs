@@ -31,7 +31,7 @@ pub struct Questions {
 /// A question that was left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
-    /// Names it: twelve hexadecimal digits. The same call of the same session has the same one.
+    /// Names it: sixteen hexadecimal digits. The same call of the same session has the same one.
     pub id: String,
     /// The question itself.
     pub question: Question,
@@ -126,13 +126,16 @@ impl Questions {
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] where too many wait already; [`HostError::Io`] where it can't be kept.
+    /// [`HostError::Config`] where too many wait already, or another call's has the same name; [`HostError::Io`] where it can't be kept.
     fn post(&self, question: Question, lasting: Duration) -> Result<String, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
             self.make_room(now, &id)?;
-            let there = file.as_ref().filter(|there| there.is_for(&question) && there.until > now);
+            let there = file.as_ref().filter(|there| there.until > now);
+            if there.is_some_and(|there| !there.is_for(&question)) {
+                return Err(HostError::Config(format!("a question of another call is named {id}")));
+            }
             if there.is_some_and(|there| there.reply.is_some()) {
                 return Ok(());
             }
@@ -194,7 +197,7 @@ impl Posted {
 
 fn id(session: &str, fingerprint: &Fingerprint) -> String {
     let digest = Sha256::new_with_prefix(fingerprint.0).chain_update(session).finalize();
-    format!("{digest:x}")[..12].to_owned()
+    format!("{digest:x}")[..16].to_owned()
 }
 
 fn file_name(id: &str) -> String {
