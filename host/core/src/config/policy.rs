@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
+use berth_policy::literal;
 use berth_system::files::real_or_given;
 
 use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source};
@@ -182,16 +183,4 @@ pub(super) fn spellings(glob: &str, home: Option<&Path>) -> Vec<String> {
         other.push_str(part);
     }
     if other == glob || other.is_empty() { vec![glob] } else { vec![glob, other] }
-}
-
-/// `text` as a glob that matches nothing else.
-fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
