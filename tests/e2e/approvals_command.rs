@@ -257,6 +257,18 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
 }
 
 #[test]
+fn what_was_typed_before_the_question_is_no_answer() {
+    let cli = Cli::new();
+    for ahead in ["y\n", "session\n", "always\n", "y\ny\ny\n", "y"] {
+        let Some(denied) = cli.typed_ahead(&WRITE, ahead, "n\n") else { return };
+        denied.ends(3);
+        assert_eq!(notes(&cli), "first\nsecond\n", "{ahead:?}");
+    }
+    cli.typed_ahead(&WRITE, "n\n", "y\n").expect("there is `script`").ends(0);
+    assert_eq!(notes(&cli), "new");
+}
+
+#[test]
 fn a_question_that_is_answered_here_waits_for_nobody_elsewhere() {
     let cli = Cli::new();
     let left = |call: &[&str]| {

@@ -1,6 +1,10 @@
 //! Questions to the person at the terminal.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use rustix::termios::{QueueSelector, tcflush};
 
 use crate::error::Error;
 use crate::style::STRONG;
@@ -10,13 +14,23 @@ pub(crate) struct Dialogue<R, W> {
     input: R,
     output: W,
     ended: &'static str,
+    /// Throws away what the input holds already.
+    forget: fn(&mut R) -> io::Result<()>,
 }
 
 /// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a pipe was said by nobody.
 /// `ended`: what it means that they go without an answer.
 pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
+    // A reader of its own: what it has read ahead can be thrown away, unlike what lies in the standard library's.
+    let input = is_watched().then(|| io::stdin().as_fd().try_clone_to_owned().ok())??;
     // On stderr, so that what a command prints can go elsewhere.
-    is_watched().then(|| Dialogue { input: io::stdin().lock(), output: anstream::stderr(), ended })
+    Some(Dialogue { input: BufReader::new(File::from(input)), output: anstream::stderr(), ended, forget })
+}
+
+/// Throws away what was typed and not read yet.
+fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
+    terminal.consume(terminal.buffer().len());
+    Ok(tcflush(terminal.get_ref(), QueueSelector::IFlush)?)
 }
 
 /// Whether a person sits at the terminal.
@@ -27,7 +41,7 @@ pub(crate) fn is_watched() -> bool {
 impl<R: BufRead, W: Write> Dialogue<R, W> {
     #[cfg(test)]
     pub(crate) fn between(input: R, output: W) -> Self {
-        Self { input, output, ended: "nothing was done" }
+        Self { input, output, ended: "nothing was done", forget: |_| Ok(()) }
     }
 
     /// Tells something.
@@ -36,8 +50,10 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
         Ok(())
     }
 
-    /// The answer to a question, without the spaces around it; empty where the person only presses Enter.
+    /// The answer to a question, without the spaces around it; empty where the person only presses Enter. What was typed before the
+    /// question was there is no answer to it: it was meant for something else, or for nothing that anybody had seen.
     pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
+        (self.forget)(&mut self.input).map_err(berth_host::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
         let mut line = String::new();

@@ -1,7 +1,7 @@
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdin, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,27 +49,58 @@ impl Cli {
         Ended::of(self.command(line).output().expect("berth starts"))
     }
 
-    /// The same at a terminal, where somebody types `input`. `None` where this machine has no `script`, which makes terminals.
+    /// The same at a terminal, where somebody answers each question with a line of `input`, and the input ends where more is asked.
+    /// `None` where this machine has no `script`, which makes terminals.
     pub(crate) fn typed(&self, line: &[&str], input: &str) -> Option<Ended> {
-        let quoted: Vec<String> = std::iter::once(berth().display().to_string())
-            .chain(line.iter().map(|word| (*word).to_owned()))
-            .map(|word| format!("'{word}'"))
-            .collect();
+        self.at_a_terminal(&quoted(line), "", input)
+    }
+
+    /// The same, where somebody has typed `ahead` before the command started.
+    pub(crate) fn typed_ahead(&self, line: &[&str], ahead: &str, input: &str) -> Option<Ended> {
+        // What is typed lies in the terminal once the shell has got a line of it.
+        self.at_a_terminal(&format!("read line; {}", quoted(line)), &format!("\n{ahead}"), input)
+    }
+
+    fn at_a_terminal(&self, shell: &str, ahead: &str, input: &str) -> Option<Ended> {
         let command = self.command(&[]);
         let mut script = Command::new("script");
-        script.args(["-qec", &quoted.join(" "), "/dev/null"]).current_dir(self.work()).env_clear();
+        script.args(["-qec", shell, "/dev/null"]).current_dir(self.work()).env_clear();
         script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
         script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
-        child.stdin.take().expect("it has an input").write_all(input.as_bytes()).expect("it reads its input");
+        let (mut keyboard, mut screen) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
+        let types = |keyboard: &mut Option<ChildStdin>, text: &str| {
+            keyboard.as_mut().expect("it has an input").write_all(text.as_bytes()).expect("it reads its input");
+        };
+        types(&mut keyboard, ahead);
+        let (mut answers, mut shown, mut part) = (input.split_inclusive('\n'), Vec::new(), [0; 4096]);
+        loop {
+            match screen.read(&mut part).expect("it can be read") {
+                0 => break,
+                read => shown.extend_from_slice(&part[..read]),
+            }
+            // A question stands on the last line, and the place for its answer behind it.
+            if shown.ends_with(b"] ") || shown.ends_with(b"]: ") {
+                match answers.next() {
+                    Some(answer) => types(&mut keyboard, answer),
+                    None => keyboard = None,
+                }
+            }
+        }
         let ended = child.wait_with_output().expect("it ends");
-        Some(Ended::of(ended))
+        Some(Ended::of(Output { stdout: shown, ..ended }))
     }
 
     /// The user's configuration.
     pub(crate) fn configure(&self, text: &str) {
         fs::write(self.root.path().join("config/berth.toml"), text).expect("the configuration is written");
     }
+}
+
+/// A command of `berth` as a shell reads it.
+fn quoted(line: &[&str]) -> String {
+    let words = std::iter::once(berth().display().to_string()).chain(line.iter().map(|word| (*word).to_owned()));
+    words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }
 
 impl Ended {
