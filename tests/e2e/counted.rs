@@ -93,6 +93,46 @@ fn acting_calls_at_the_same_time_can_t_exceed_a_rate() {
 }
 
 #[test]
+fn a_rate_that_is_reached_is_a_refusal_that_says_when() {
+    let cli = Cli::new();
+    cli.configure("[tools]\nmax_actions_per_hour = 1\n");
+    cli.run(&["call", "--yes", "write", "path=first.txt", "content=x"]).ends(0);
+    let refused = cli.run(&["call", "--yes", "write", "path=second.txt", "content=x", "--json"]).ends(3).json();
+    assert!(!cli.work().join("second.txt").exists());
+    let feedback = refused["feedback"].as_str().expect("a text");
+    assert!(feedback.contains("suggestion: Wait 60 minutes, then try again."), "{feedback}");
+    let shown = cli.run(&["call", "--yes", "write", "path=second.txt", "content=x"]).ends(3).stderr;
+    assert!(shown.contains("again in: 60 minutes") && shown.contains("may run in 60 minutes"), "{shown}");
+    let record = cli.run(&["audit", "show", refused["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+    let last = record.as_array().and_then(|records| records.last()).expect("a record");
+    assert_eq!((&last["result"], &last["gate"]), (&json!("blocked"), &json!("rate")));
+}
+
+#[test]
+fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
+    let cli = Cli::new();
+    cli.configure("[tools]\nmax_tool_calls_per_session = 9\n");
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    let sessions = cli.root.path().join("data/sessions");
+    let names = std::fs::read_dir(&sessions).expect("it is there").map(|entry| entry.expect("it is there").path());
+    let file = names.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("a session");
+    std::fs::write(&file, "{").expect("it is damaged");
+    let failed = cli.run(&["call", "read", "path=notes.txt", "--json"]).ends(4).json();
+    assert_eq!((&failed["failure"]["category"], &failed["failure"]["code"]), (&json!("permanent_failure"), &json!("host")));
+    let name = file.file_name().expect("it has a name").to_str().expect("it is text");
+    let message = failed["failure"]["message"].as_str().expect("a text");
+    assert!(message.contains(name) && message.contains("remove it to begin anew"), "{message}");
+    let record = cli.run(&["audit", "show", failed["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+    let last = record.as_array().and_then(|records| records.last()).expect("a record");
+    assert_eq!((&last["result"], &last["gate"]), (&json!("error"), &json!("autonomy")));
+    let checked = cli.run(&["policy", "check", "read", "path=notes.txt"]).ends(3).stdout;
+    assert!(checked.contains(name), "{checked}");
+    // What it says to do helps.
+    std::fs::remove_file(&file).expect("it is removed");
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+}
+
+#[test]
 fn what_does_not_run_takes_no_place() {
     run(async {
         let scene =

@@ -50,6 +50,12 @@ attacks! {
 
     async fn fail_in_control_characters() {
         let scene = Scene::new().await;
+        // What the host says of itself, no guest says: who calls decides by it.
+        for code in berth_host::HOST_CODES {
+            let answer = scene.attack("fail_in_control_characters", json!({ "text": code })).await;
+            let failure = failure(&answer, Category::PermanentFailure, None);
+            assert_eq!((failure.code.as_deref(), failure.message.as_str()), (None, code));
+        }
         let answer = scene.attack("fail_in_control_characters", json!({ "text": format!("word{STEERING}") })).await;
         let failure = answer.outcome.as_ref().expect_err("it fails");
         for text in [Some(&failure.message), failure.code.as_ref(), failure.suggestion.as_ref()] {

@@ -22,8 +22,8 @@ Exit codes:
   0  it worked
   1  the tool failed
   2  the command line is wrong, or the arguments don't fit the tool
-  3  a rule refused it, or it needs a yes that nobody was asked for
-  4  Berth itself failed: configuration, plugins, this machine
+  3  a rule or a bound refused it, or it needs a yes that nobody was asked for
+  4  Berth itself failed: configuration, plugins, this machine, the record
 
 Environment:
   BERTH_…            any key of the configuration, in capitals: BERTH_TOOLS_FILE_ALLOWED_PATHS=/data

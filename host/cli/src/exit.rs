@@ -20,6 +20,9 @@ impl Exit {
     pub(crate) fn of(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
+            // A bound of the operator's, not the other side's.
+            Category::RateLimited if failure.denial.is_some() => Self::Denied,
+            Category::PermanentFailure if failure.is_of_host() => Self::Host,
             Category::ToolNotFound | Category::InvalidParameters | Category::TypeMismatch => Self::Usage,
             Category::PermanentFailure
             | Category::Cancelled
@@ -50,5 +53,11 @@ mod tests {
         check(Category::TypeMismatch, 2);
         check(Category::PolicyBlocked, 3);
         check(Category::ConfirmationRequired, 3);
+        check(Category::RateLimited, 1);
+        for code in ["audit", "host"] {
+            assert_eq!(Exit::of(&Failure::new(Category::PermanentFailure, "").with_code(code)), Exit::Host, "{code}");
+            assert_eq!(Exit::of(&Failure::new(Category::Timeout, "").with_code(code)), Exit::ToolFailure, "{code}");
+        }
+        assert_eq!(Exit::of(&Failure::new(Category::PermanentFailure, "").with_code("crash")), Exit::ToolFailure);
     }
 }

@@ -52,6 +52,23 @@ impl Category {
     }
 }
 
+/// Codes that only the host gives, since who calls decides by them. A guest's failure comes without them.
+pub const HOST_CODES: [&str; 13] = [
+    "audit",
+    "bad_answer",
+    "busy",
+    "cpu_budget",
+    "crash",
+    "denied_by_user",
+    "dropped",
+    "host",
+    "memory_limit",
+    "quota_blocked",
+    "rate",
+    "redacted",
+    "result_limit",
+];
+
 /// A failed call, to be shown to the model. It carries what there is in spite of the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
@@ -115,6 +132,11 @@ impl Failure {
     pub fn with_suggestion(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
+    }
+
+    /// Whether Berth itself failed, and not the tool: what the call needed could not be read, recorded or counted.
+    pub fn is_of_host(&self) -> bool {
+        self.category == Category::PermanentFailure && matches!(self.code.as_deref(), Some("audit" | "host"))
     }
 
     /// The text parts, joined by line ends.

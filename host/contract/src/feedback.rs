@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::text::{cut, neutral};
+use crate::text::{cut, in_words, neutral};
 use crate::{Category, Failure};
 
 /// Bytes of a message and of a suggestion in the feedback: as many as a message has when it leaves the host.
@@ -58,8 +58,12 @@ impl Failure {
     /// text cut at 8 KiB. What the call made before it failed stands in [`content`](Self::content), not here.
     pub fn feedback(&self) -> String {
         let mut block = format!("[tool_error]\ncategory: {}\n", self.category.as_str());
-        let suggestion = self.suggestion.as_deref().unwrap_or(self.category.suggestion());
-        for (key, text) in [("error", self.message.as_str()), ("suggestion", suggestion)] {
+        let suggestion = match (&self.suggestion, self.retry_after) {
+            (Some(suggestion), _) => suggestion.clone(),
+            (None, Some(wait)) if self.category.is_retryable() => format!("Wait {}, then try again.", in_words(wait)),
+            _ => self.category.suggestion().to_owned(),
+        };
+        for (key, text) in [("error", self.message.as_str()), ("suggestion", suggestion.as_str())] {
             let text = neutral(cut(text.trim(), MAX_TEXT));
             let lines: Vec<&str> = text.lines().collect();
             // A string takes everything that is written to it.
@@ -72,6 +76,8 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const ALL: [(Category, &str, bool, bool); 11] = [
@@ -108,6 +114,15 @@ mod tests {
         let keys: Vec<&str> = block.lines().filter(|line| !line.starts_with("  ")).collect();
         assert_eq!(keys, ["[tool_error]", "category: policy_blocked", "error: no", "suggestion: error: none", "retryable: false"]);
         assert!(!block.contains(['\u{1b}', '\u{202e}', '\r']), "{block:?}");
+    }
+
+    #[test]
+    fn how_long_to_wait_is_said_in_words() {
+        let mut failure = Failure::new(Category::RateLimited, "no");
+        failure.retry_after = Some(Duration::from_millis(3_539_985));
+        assert!(failure.feedback().contains("suggestion: Wait 59 minutes, then try again.\n"), "{}", failure.feedback());
+        let own = failure.with_suggestion("Look first.").feedback();
+        assert!(own.contains("suggestion: Look first.\n"), "{own}");
     }
 
     #[test]

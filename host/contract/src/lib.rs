@@ -15,7 +15,7 @@ pub mod text;
 pub use call::{Call, CallId, Events, NoEvents, Progress};
 pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
 pub use denial::Denial;
-pub use error::{Category, Failure, HostError};
+pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use output::{Body, Content, Output};
 pub use provider::{BoxFuture, Outcome, Provider};
 pub use report::{FileState, Lookup, Report, Seen, SeenFile, Sight, Told};

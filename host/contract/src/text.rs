@@ -1,12 +1,24 @@
 //! Text from strangers: bounded and without what could steer a terminal, a log or a model (invariant 6).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde_json::Value;
 
 /// Cuts `text` to at most `max` bytes, at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
+}
+
+/// A time to wait, in words and rounded up: `1 second`, `59 minutes`.
+pub fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    let (count, unit) = match seconds {
+        0..120 => (seconds, "second"),
+        120..7200 => (seconds.div_ceil(60), "minute"),
+        _ => (seconds.div_ceil(3600), "hour"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 /// `text` without control and bidirectional formatting characters, which are shown as U+FFFD. Line ends and tabs stay; a carriage
@@ -88,6 +100,19 @@ fn steers(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_said_in_words() {
+        let check = |millis, expected| assert_eq!(in_words(Duration::from_millis(millis)), expected);
+        check(0, "0 seconds");
+        check(1, "1 second");
+        check(119_500, "2 minutes");
+        check(119_000, "119 seconds");
+        check(3_539_985, "59 minutes");
+        check(3_600_000, "60 minutes");
+        check(86_400_000, "24 hours");
+        check(u64::MAX, "5124095576031 hours");
+    }
 
     #[test]
     fn clean_text_is_not_copied() {

@@ -1,14 +1,18 @@
 //! How much a session may do: places in its quota and its rate, which a call takes before it runs and gives back if it doesn't.
 
-use std::borrow::Cow;
 use std::time::SystemTime;
 
+use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
 use berth_policy::{Bounds, Counts, Decision, Gate, Place, Reached, Verdict};
 
 use crate::config::Loaded;
 use crate::facts::Facts;
 use crate::session::{Session, SessionState};
+
+/// What to do about a session that can't be read or kept.
+const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls are counted only where `max_tool_calls_per_session` or \
+    `max_actions_per_hour` bounds them.";
 
 /// The bounds, and where they stand.
 #[derive(Debug, Default)]
@@ -20,7 +24,8 @@ pub(crate) struct Counting {
 
 /// Why there is no place.
 pub(crate) struct Refused {
-    pub(crate) decision: Decision,
+    /// The bound that is reached. None: nobody knows, since the session can't be read or kept.
+    pub(crate) decision: Option<Decision>,
     pub(crate) failure: Failure,
 }
 
@@ -56,9 +61,9 @@ impl Counting {
             Ok(Err(reached)) => Err(Box::new(self.refused(reached, facts))),
             // Who can't count must not let pass.
             Err(error) => {
-                let decision = Decision { remedy: Cow::Owned(error.to_string()), ..self.decision(Reached::Quota) };
-                let failure = Failure::denied(decision.denial(format!("count the call {}", facts.asked))).with_code("quota_blocked");
-                Err(Box::new(Refused { decision, failure }))
+                let message = format!("The call was not run, since it can't be counted: {error}");
+                let failure = Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND);
+                Err(Box::new(Refused { decision: None, failure }))
             }
         }
     }
@@ -76,7 +81,12 @@ impl Counting {
         });
         match reached {
             Ok(reached) => reached.map(|reached| self.decision(reached)),
-            Err(error) => Some(Decision { remedy: Cow::Owned(error.to_string()), ..self.decision(Reached::Quota) }),
+            Err(error) => Some(Decision {
+                rule: "the rule that what can't be counted doesn't run".into(),
+                place: "built in".into(),
+                remedy: format!("{error}. {MEND}").into(),
+                ..self.decision(Reached::Quota)
+            }),
         }
     }
 
@@ -87,7 +97,7 @@ impl Counting {
         if let Reached::Rate { again_after } = reached {
             failure = Failure { category: Category::RateLimited, retry_after: Some(again_after), ..failure.with_code("rate") };
         }
-        Refused { decision, failure }
+        Refused { decision: Some(decision), failure }
     }
 
     fn decision(&self, reached: Reached) -> Decision {
@@ -99,7 +109,7 @@ impl Counting {
             }
             Reached::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
-                let remedy = format!("The next acting call may run in {} s; or raise the number.", again_after.as_secs() + 1);
+                let remedy = format!("The next acting call may run in {}; or raise the number.", in_words(again_after));
                 (Gate::Rate, rule, &self.rate_place, remedy)
             }
         };

@@ -157,7 +157,7 @@ impl Host {
         match self.governor.count(facts) {
             Ok(place) => facts.place = place,
             Err(refused) => {
-                facts.decision = Some(refused.decision);
+                facts.decision = refused.decision.or_else(|| facts.decision.take());
                 return Err(refused.failure);
             }
         }

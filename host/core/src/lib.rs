@@ -120,7 +120,7 @@
 //! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
 //! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |
 //! | [`ServerError`](Category::ServerError), [`NetworkError`](Category::NetworkError) | another side failed, or was not reached | may try again |
-//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then, or `audit` where it can't be recorded | tells the model |
+//! | [`PermanentFailure`](Category::PermanentFailure) | it would fail again, or ran into a bound: [`Failure::code`] is `cpu_budget`, `memory_limit`, `result_limit` or `crash` then, or `audit` or `host` where the host itself failed | tells the model; of the host's own failures ([`Failure::is_of_host`]) a person |
 //!
 //! [`Failure::feedback`] puts a failure into the one form in which a model should be told of it. What another side is to blame for, the host
 //! has tried again already, where that is safe: `[tools.retry]` says how often.
@@ -258,8 +258,8 @@ pub use approvals::{
 pub use audit::Trail;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
-    FileState, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told,
-    text,
+    FileState, HOST_CODES, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject,
+    SubjectKind, Told, text,
 };
 pub use berth_policy::{ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict};
 pub use berth_runtime::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Body, Category, Content, Failure, Outcome, Output};
+use berth_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 use serde_json::Value;
 
 use crate::bindings::berth::tool::types;
@@ -43,7 +43,7 @@ pub(crate) fn outcome(answer: Result<types::Output, types::Failure>, limit: usiz
 fn failure_of_guest(failure: types::Failure) -> Result<Failure, Failure> {
     Ok(Failure {
         category: category(failure.category),
-        code: failure.code.map(|code| neutral_line(cut(&code, WORD))),
+        code: failure.code.map(|code| neutral_line(cut(&code, WORD))).filter(|code| !HOST_CODES.contains(&code.as_str())),
         message: neutral(cut(&failure.message, MESSAGE)).into_owned(),
         suggestion: failure.suggestion.map(|text| neutral(cut(&text, MESSAGE)).into_owned()),
         retry_after: failure.retry_after_ms.map(Duration::from_millis),

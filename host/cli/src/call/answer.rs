@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use berth_host::text::{neutral, neutral_line};
+use berth_host::text::{in_words, neutral, neutral_line};
 use berth_host::{Answer, Body, Content, Failure, Step};
 use serde_json::{Map, Value, json};
 
@@ -133,7 +133,7 @@ pub(crate) fn explained(failure: &Failure) -> String {
         lines.push(field("try", suggestion));
     }
     if let Some(wait) = failure.retry_after {
-        lines.push(field("again in", &format!("{} ms", wait.as_millis())));
+        lines.push(field("again in", &in_words(wait)));
     }
     lines.join("\n") + "\n"
 }

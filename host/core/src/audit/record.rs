@@ -131,12 +131,14 @@ fn told(line: &mut Line, facts: &Facts) {
 }
 
 fn result(failure: Option<&Failure>) -> &'static str {
-    match failure.map(|failure| failure.category) {
-        None => "success",
-        Some(Category::PolicyBlocked | Category::ConfirmationRequired) => "blocked",
-        Some(Category::Timeout) => "timeout",
-        Some(Category::Cancelled) => "cancelled",
-        Some(_) => "error",
+    let Some(failure) = failure else { return "success" };
+    match failure.category {
+        Category::PolicyBlocked | Category::ConfirmationRequired => "blocked",
+        // A bound of the operator's, not the other side's.
+        Category::RateLimited if failure.denial.is_some() => "blocked",
+        Category::Timeout => "timeout",
+        Category::Cancelled => "cancelled",
+        _ => "error",
     }
 }
 
