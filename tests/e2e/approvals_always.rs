@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::approvals::{Person, category, host, write};
 use crate::approvals_command::{WRITE, notes, only_question, waiting};
-use crate::support::{Cli, run, shared_cache};
+use crate::support::{Cli, Ended, run, shared_cache};
 
 /// The user's configuration.
 fn configuration(cli: &Cli) -> String {
@@ -24,7 +24,7 @@ fn always_writes_a_rule_for_exactly_this_into_the_user_s_file() {
     let file = cli.root.path().join("config/berth.toml");
     fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("its mode is set");
     let path = cli.work().join("notes.txt");
-    let rule = format!("[[tools.permissions.write]]\npattern = \"{}\"\naction = \"allow\"\n", path.display());
+    let rule = format!("[[tools.permissions.write]]\npattern = \"{}\"\nexact = true\naction = \"allow\"\n", path.display());
 
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
@@ -82,6 +82,7 @@ fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
     fs::write(cli.root.path().join("team.toml"), "").expect("a file is written");
     unavailable(&[&WRITE[..], &["--config", "../team.toml"]].concat(), "team.toml is used instead of your own");
     unavailable(&["call", "copy_path", "source=notes.txt", "destination=copy.txt"], "several things");
+    unavailable(&["call", "delete_path", "path=notes.txt"], "with all that is in it");
 
     // A stranger's file asks, whatever the user's says.
     let project = "[[tools.permissions.write]]\npattern = \"*\"\naction = \"ask\"\n";
@@ -89,6 +90,45 @@ fn always_is_not_offered_where_it_would_not_help_and_never_written_elsewhere() {
     unavailable(&WRITE, "would not change it");
     assert_eq!(fs::read_to_string(cli.work().join("berth.toml")).expect("it is there"), project);
     assert_eq!(fs::read_to_string(cli.root.path().join("team.toml")).expect("it is there"), "");
+}
+
+#[test]
+fn always_covers_neither_what_lies_below_nor_another_case() {
+    let cli = Cli::new();
+    cli.configure("");
+    // What would be a wildcard in a pattern is a name here.
+    let made = ["call", "create_directory", "path=b*[x]"];
+    cli.run(&made).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
+    cli.run(&made).ends(0);
+    assert!(cli.work().join("b*[x]").is_dir());
+    for other in ["b*[x]/below", "B*[x]", "bxx", "bx", "b*"] {
+        cli.run(&["call", "create_directory", &format!("path={other}")]).ends(3);
+        assert!(!cli.work().join(other).exists(), "{other}");
+    }
+}
+
+#[test]
+fn always_is_not_offered_where_the_file_can_t_be_written() {
+    let cli = Cli::new();
+    cli.configure("");
+    let folder = cli.root.path().join("config");
+    fs::set_permissions(&folder, Permissions::from_mode(0o500)).expect("its mode is set");
+    // Who is root may write everywhere, unless that is taken away first.
+    let berth = cli.command(&WRITE);
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--bounding-set", "-all"]).arg(berth.get_program()).args(berth.get_args()).current_dir(cli.work()).env_clear();
+        command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    } else {
+        berth
+    };
+    Ended::of(command.output().expect("berth starts")).ends(3);
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("its mode is set");
+    let question = &waiting(&cli)[0]["question"];
+    let why = question["always"]["unavailable"].as_str().expect("it is not offered");
+    assert!(why.contains("config can't be written"), "{why}");
 }
 
 #[test]

@@ -162,7 +162,17 @@ fn brackets_by_the_letter(glob: &str) -> String {
 
 /// The pattern of a permission, over whatever its tool acts on.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct Pattern(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// This text and no other: no wildcard, in the same case, and nothing below it.
+    Exact(String),
+    Glob(Glob),
+}
+
+#[derive(Clone, Debug)]
+struct Glob {
     text: TextGlob,
     /// What it comes to as a path.
     spellings: Vec<String>,
@@ -179,31 +189,50 @@ impl Pattern {
     ///
     /// As [`TextGlob::new`].
     pub fn new(pattern: &str, spellings: Vec<String>) -> Result<Self, String> {
-        Ok(Self { text: TextGlob::new(pattern)?, spellings, paths: OnceLock::new(), plain: plain(pattern) })
+        Ok(Self(Form::Glob(Glob { text: TextGlob::new(pattern)?, spellings, paths: OnceLock::new(), plain: plain(pattern) })))
+    }
+
+    /// One that matches this very text (of a path, the real one) and no other.
+    pub fn exactly(text: impl Into<String>) -> Self {
+        Self(Form::Exact(text.into()))
     }
 
     /// Whether it matches every text and every path.
     pub fn is_all(&self) -> bool {
-        self.text.is_all()
+        match &self.0 {
+            Form::Exact(_) => false,
+            Form::Glob(glob) => glob.text.is_all(),
+        }
     }
 
     pub(crate) fn matches_text(&self, text: &str) -> bool {
-        self.text.matches(text)
+        match &self.0 {
+            Form::Exact(only) => only == text,
+            Form::Glob(glob) => glob.text.matches(text),
+        }
     }
 
     pub(crate) fn matches_path(&self, path: &str) -> bool {
-        self.is_all() || self.paths.get_or_init(|| self.compiled()).covers(Path::new(path))
+        match &self.0 {
+            Form::Exact(only) => only == path,
+            Form::Glob(glob) => glob.text.is_all() || glob.paths.get_or_init(|| glob.compiled()).covers(Path::new(path)),
+        }
     }
 
+    /// Whether it is this very text and stands for no other.
+    pub(crate) fn is_exactly(&self, text: &str) -> bool {
+        match &self.0 {
+            Form::Exact(only) => only == text,
+            Form::Glob(glob) => glob.plain.as_deref() == Some(text),
+        }
+    }
+}
+
+impl Glob {
     fn compiled(&self) -> PathGlobs {
         let globs = |paths: Vec<String>| PathGlobs::ignoring_case(paths.into_iter().map(|path| (path, String::new())).collect());
         // What is no glob over paths (`test [ -f x`) means itself there, and that always is one.
         let by_the_letter = || self.spellings.iter().map(|path| brackets_by_the_letter(path)).collect();
         globs(self.spellings.clone()).or_else(|_| globs(by_the_letter())).unwrap_or_default()
-    }
-
-    /// Whether it is this very text and stands for no other.
-    pub(crate) fn is_exactly(&self, text: &str) -> bool {
-        self.plain.as_deref() == Some(text)
     }
 }

@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::canonical::canonical;
 use crate::commands::Command;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::pattern::{Pattern, literal};
+use crate::pattern::Pattern;
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
 const MAX_SHOWN: usize = 256;
@@ -170,7 +170,7 @@ fn rules_for(action: &Action<'_>) -> Option<String> {
     if too_long || texts.iter().any(|text| text.contains(char::is_control)) {
         return None;
     }
-    let rule = |text: &&str| format!("[[tools.permissions.{}]]\npattern = {}\naction = \"allow\"", action.tool, quoted(&literal(text)));
+    let rule = |text: &&str| format!("[[tools.permissions.{}]]\npattern = {}\nexact = true\naction = \"allow\"", action.tool, quoted(text));
     Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
 }
 

@@ -5,11 +5,13 @@ mod support;
 
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
-use berth_policy::{Autonomy, Blocklist, Definition, GATES, Gate, Phase, Policy, TextGlob, Trust, Verdict, expression};
+use berth_policy::{
+    Autonomy, Blocklist, Definition, GATES, Gate, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, expression,
+};
 use serde_json::{Value, json};
 
 use Verdict::{Allow, Ask, Deny};
-use support::{Call, autonomy, bash, blocklist, call, decide, moved, permitting, placed, policed, read, rule, write};
+use support::{Call, autonomy, bash, blocklist, call, decide, list, moved, permitting, placed, policed, read, rule, write};
 
 #[track_caller]
 fn check(policy: &Policy, call: &Call, verdict: Verdict, gate: Gate) {
@@ -336,7 +338,7 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     let policy = Policy::default();
     assert_eq!(
         remedy(&policy, &write("/w/a b*.txt")),
-        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = '/w/a b\\*.txt'\naction = \"allow\""
+        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = '/w/a b*.txt'\nexact = true\naction = \"allow\""
     );
     assert!(remedy(&policy, &write(&"x".repeat(1000))).contains("[[tools.permissions.write]]"));
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));
@@ -344,6 +346,12 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     assert!(remedy(&autonomy(Autonomy::Full), &bash("sudo x")).contains("blocked_commands"));
     // What it says does what it says.
     let text = remedy(&policy, &write("/w/it's [a]"));
-    assert!(text.contains("\"/w/it's \\\\[a\\\\]\""), "{text}");
-    check(&permitting("write", &[&[("/w/it's \\[a\\]", Allow)]]), &write("/w/it's [a]"), Allow, Gate::Permissions);
+    assert!(text.contains("pattern = \"/w/it's [a]\"\nexact = true\n"), "{text}");
+    let exactly = Permission { pattern: Pattern::exactly("/w/it's [a]"), ..list(&[("x", Allow)]).remove(0) };
+    let mut policy = policy;
+    policy.permissions.add("write", vec![exactly]);
+    check(&policy, &write("/w/it's [a]"), Allow, Gate::Permissions);
+    for other in ["/w/it's a", "/w/it's [a]/b", "/w/it's [A]", "/w/it's", "/x/w/it's [a]"] {
+        check(&policy, &write(other), Ask, Gate::Autonomy);
+    }
 }

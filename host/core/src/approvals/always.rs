@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_contract::HostError;
-use berth_policy::{Verdict, canonical, literal};
+use berth_contract::{HostError, SubjectKind};
+use berth_policy::{Verdict, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::Always;
@@ -16,7 +16,7 @@ use crate::facts::Facts;
 pub struct Proposal {
     /// The tool that it is for.
     pub tool: String,
-    /// What it allows, without a wildcard.
+    /// What it allows, by the letter: this very path, command or text.
     pub pattern: String,
 }
 
@@ -49,8 +49,12 @@ pub(super) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
 async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
     let tool = facts.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
     let pattern = match &facts.subjects[..] {
-        [] => literal(&format!("{tool} {}", canonical(&facts.arguments))),
-        [subject] => literal(&subject.text),
+        [] => format!("{tool} {}", canonical(&facts.arguments)),
+        // A directory goes with all that is in it by then, and a rule can't say what that is.
+        [subject] if subject.kind == SubjectKind::Name => {
+            return Err("it acts on whatever stands at that path with all that is in it, and a rule is about one thing".to_owned());
+        }
+        [subject] => subject.text.clone(),
         _ => return Err("it acts on several things, and a rule is about one".to_owned()),
     };
     let proposal = Proposal { tool, pattern };

@@ -120,7 +120,7 @@ impl Loaded {
                 continue;
             }
             let pattern = format!("*{}*", literal(text.as_str()));
-            let rule = PermissionRule { pattern: written(&pattern)?, action: PermissionAction::Ask };
+            let rule = PermissionRule { pattern: written(&pattern)?, exact: false, action: PermissionAction::Ask };
             let permission = permission(&rule, &source, "tools.shell", home)?;
             permissions.push(Permission { rule: format!("confirm_patterns = {:?}", text.as_str()), ..permission });
         }
@@ -146,8 +146,14 @@ fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
 fn permission(rule: &PermissionRule, source: &Source, key: &str, home: Option<&Path>) -> Result<Permission, HostError> {
     let pattern = rule.pattern.as_str();
     let problem = |message: String| HostError::from(Problems::from(Problem::new(source.clone(), message)));
+    let pattern = match (rule.exact, rule.action) {
+        (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
+        (true, PermissionAction::Allow) => Pattern::exactly(pattern),
+        // What is refused or asked for in one spelling alone isn't.
+        (true, _) => return Err(problem(format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out"))),
+    };
     Ok(Permission {
-        pattern: Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
+        pattern,
         verdict: match rule.action {
             PermissionAction::Allow => Verdict::Allow,
             PermissionAction::Ask => Verdict::Ask,

@@ -55,8 +55,17 @@ pub enum PermissionAction {
 pub struct PermissionRule {
     /// A glob over what the tool acts on.
     pub pattern: WrittenPattern,
+    /// Whether the pattern is the very text that it matches: without wildcards, in the same case, and without what lies below. Only for
+    /// what is allowed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exact: bool,
     /// What becomes of it.
     pub action: PermissionAction,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// A text with wildcards: `*` stands for anything, `?` for one character.

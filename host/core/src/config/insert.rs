@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_contract::text::neutral;
 use berth_system::private::PrivateFolder;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
 
 use super::load::load_with;
@@ -29,6 +30,7 @@ impl Loaded {
             return Err(format!("{} is used instead of your own berth.toml", file.display()));
         }
         let path = folders.config_file();
+        may_be_written(&path)?;
         let read = |text: Option<file::Text>| load_with(folders, inputs, path.clone(), text).map_err(|problems| problems.to_string());
         let there = file::read(&path).map_err(|problem| problem.to_string())?;
         let before = there.as_ref().map_or(String::new(), |there| there.text.clone());
@@ -48,7 +50,7 @@ impl Loaded {
     fn without(&self, tool: &str, pattern: &str) -> Config {
         let mut config = self.config.clone();
         if let Some(rules) = config.tools.permissions.get_mut(tool) {
-            let is_it = |rule: &PermissionRule| rule.pattern.as_str() == pattern && rule.action == PermissionAction::Allow;
+            let is_it = |rule: &PermissionRule| rule.exact && rule.pattern.as_str() == pattern && rule.action == PermissionAction::Allow;
             if let Some(index) = rules.iter().position(is_it) {
                 rules.remove(index);
             }
@@ -57,6 +59,23 @@ impl Loaded {
             }
         }
         config
+    }
+}
+
+/// Whether the user's file can be replaced, as far as that can be told without doing it.
+fn may_be_written(path: &Path) -> Result<(), String> {
+    let real = real(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    // Folders that are missing are made.
+    let folder = real.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let may = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, folder, may, AtFlags::EACCESS).map_err(|error| format!("{} can't be written: {error}", folder.display()))
+}
+
+/// What is behind a link stays behind it.
+fn real(path: &Path) -> std::io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
+        real => real,
     }
 }
 
@@ -75,11 +94,7 @@ pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result
     let _held = data.lock("berth.toml.lock").map_err(HostError::io(folders.data.display().to_string()))?;
 
     let before = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?.map(|read| read.text);
-    // What is behind a link stays behind it.
-    let real = match path.canonicalize() {
-        Err(error) if error.kind() == ErrorKind::NotFound => path.clone(),
-        real => real.map_err(failed)?,
-    };
+    let real = real(&path).map_err(failed)?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
     let Some(after) = inserted(before.as_deref().unwrap_or_default(), tool, pattern).map_err(|why| told(&path, tool, pattern, why))? else {
         return Ok(path);
@@ -91,9 +106,9 @@ pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result
     Ok(path)
 }
 
-/// The rule as it is written.
+/// The rule as it is written: for this very text, not for what would match it as a glob.
 pub(crate) fn rule(tool: &str, pattern: &str) -> String {
-    format!("[[tools.permissions.{tool}]]\npattern = {}\naction = \"allow\"\n", quoted(pattern))
+    format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", quoted(pattern))
 }
 
 /// A text as TOML has it: JSON's escapes are TOML's as well, and what could steer an editor or a terminal is escaped on top.
@@ -183,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    const RULE: &str = "[[tools.permissions.write]]\npattern = \"/w/a\"\naction = \"allow\"\n";
+    const RULE: &str = "[[tools.permissions.write]]\npattern = \"/w/a\"\nexact = true\naction = \"allow\"\n";
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {

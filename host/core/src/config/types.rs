@@ -58,7 +58,7 @@ pub struct Tools {
     pub max_tool_calls_per_session: Bounded<0, 1_000_000>,
     /// What a tool may do, by its name or an alias: a list of rules, the first of which that matches counts. A pattern is compared with what
     /// the tool acts on: a path (as in `deny_read`, but case doesn't matter), a command, a URL; else with the tool's name and its arguments as
-    /// JSON.
+    /// JSON. With `exact = true`, which is for what is allowed, the pattern is that very text: no wildcard, the case counts, and nothing below.
     #[schemars(extend("examples" = [{ "write": [{ "pattern": "notes/**", "action": "allow" }] }]))]
     pub permissions: BTreeMap<String, Vec<PermissionRule>>,
     /// Rules over all tools.

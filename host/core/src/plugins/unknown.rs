@@ -39,14 +39,21 @@ impl Plugins {
             if !catalogue.resolve(name).is_ok_and(|tool| acts_on_paths(tool)) {
                 continue;
             }
+            let mut wrong = |index: usize, why: &str| {
+                let key = format!("tools.permissions.{}", dotted_name(name));
+                problems.push(Problem::new(config.source(&format!("{key}.{index}")), format!("{key}: {why}")));
+            };
             for (index, rule) in rules.iter().enumerate() {
                 // Any other text is a glob, and compiling one takes a while.
                 let pattern = rule.pattern.as_str();
-                if (pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~']))
-                    && let Err(wrong) = PathGlob::new(pattern)
+                if rule.exact {
+                    if !pattern.starts_with('/') {
+                        wrong(index, "with `exact = true`, it is a whole path, which begins with `/`");
+                    }
+                } else if (pattern.contains(['[', '{', '\\']) || pattern.contains("..") || pattern.starts_with(['!', '~']))
+                    && let Err(why) = PathGlob::new(pattern)
                 {
-                    let source = config.source(&format!("tools.permissions.{}.{index}", dotted_name(name)));
-                    problems.push(Problem::new(source, format!("tools.permissions.{}: {wrong}", dotted_name(name))));
+                    wrong(index, &why.to_string());
                 }
             }
         }

@@ -216,6 +216,24 @@ fn authorization_counts_where_it_is_switched_on() {
 }
 
 #[test]
+fn an_exact_rule_allows_one_text_and_is_for_nothing_else() {
+    let scene = Scene::new();
+    let rule = |action: &str| format!("tools.permissions.write = [{{ pattern = \"/w/*\", exact = true, action = \"{action}\" }}]\n");
+    let loaded = scene.load(&rule("allow"));
+    let decision = path(&loaded, "/w/*", Verdict::Allow, Gate::Permissions);
+    assert_eq!(decision.rule, "pattern = \"/w/*\", exact = true, action = \"allow\"");
+    for other in ["/w/a", "/W/*", "/w/*/a"] {
+        path(&loaded, other, Verdict::Ask, Gate::Autonomy);
+    }
+    for action in ["ask", "deny"] {
+        let problem = scene.load(&rule(action)).policy().expect_err("such a rule protects one spelling");
+        assert!(problem.to_string().contains("`exact` is for rules with `action = \"allow\"`"), "{problem}");
+    }
+    // From a stranger it allows nothing.
+    path(&scene.load_with("", &rule("allow")), "/w/*", Verdict::Ask, Gate::Autonomy);
+}
+
+#[test]
 fn rules_that_would_protect_nothing_are_problems() {
     let scene = Scene::new();
     let problem = |text: &str, expected: &str| {
