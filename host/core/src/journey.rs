@@ -33,8 +33,9 @@ impl Host {
         let mut steps = Steps::begin();
         let (facts, rest) = self.begin(request);
         let mut call = Unanswered { audit: &self.audit, facts, recorded: false };
+        let cancel = rest.cancel.clone();
         let outcome = self.journey(&mut call.facts, rest, &mut steps).await;
-        let outcome = self.shaping.shaped(&mut call.facts, outcome).await;
+        let outcome = self.shaping.shaped(&mut call.facts, outcome, &cancel).await;
         steps.done("shape");
         // It is written before anything is waited for.
         call.recorded = true;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
-use berth_contract::{Body, Content, Denial, Events, Failure, Outcome};
+use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome};
 use berth_policy::redact;
 use serde_json::{Value, json};
 
@@ -32,6 +32,15 @@ const MAX_MESSAGE: usize = 8192;
 /// The longest wait that a tool can ask for.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
+/// Bytes of an answer that are looked through at once. What is longer would keep others waiting who share the thread.
+const AT_ONCE: usize = 64 * 1024;
+
+/// How long it may take to look through a longer one. The longest takes a small part of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How much longer, where the call was cancelled: what it had made until then is still worth an answer.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// Shapes what leaves the host.
 #[derive(Debug)]
 pub(crate) struct Shaping {
@@ -44,10 +53,11 @@ pub(crate) struct Shaping {
 }
 
 impl Shaping {
-    /// Shapes an outcome.
-    pub(crate) async fn shaped(&self, facts: &mut Facts, outcome: Outcome) -> Outcome {
+    /// Shapes an outcome. What can't be looked through in time is withheld.
+    pub(crate) async fn shaped(&self, facts: &mut Facts, outcome: Outcome, cancel: &CancellationToken) -> Outcome {
         let source = self.redacts(facts).then(|| Source::of(facts));
-        let mut outcome = clean(outcome, source, self.result, &mut facts.truncated);
+        let (mut outcome, truncated) = cleaned(outcome, source, self.result, cancel).await;
+        facts.truncated |= truncated;
         if facts.audience == Audience::Model {
             self.for_model(facts, &mut outcome).await;
         }
@@ -147,6 +157,52 @@ pub(crate) async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send +
     }
 }
 
+/// [`clean()`], where nobody waits for it.
+async fn cleaned(outcome: Outcome, source: Option<Source>, limit: usize, cancel: &CancellationToken) -> (Outcome, bool) {
+    if !is_long(&outcome) {
+        return clean(outcome, source, limit);
+    }
+    let cleaned = in_time(move || clean(outcome, source, limit), PATIENCE, GRACE, cancel).await;
+    cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
+}
+
+/// [`blocking()`], for as long as that may take. What it comes to later, nobody sees.
+async fn in_time<R: Send + 'static>(
+    run: impl FnOnce() -> R + Send + 'static,
+    patience: Duration,
+    grace: Duration,
+    cancel: &CancellationToken,
+) -> Result<R, Failure> {
+    let mut running = std::pin::pin!(blocking(run));
+    let waited = tokio::time::timeout(patience, cancel.run_until_cancelled(running.as_mut()));
+    let (category, why) = match waited.await {
+        Ok(Some(result)) => return Ok(result),
+        Ok(None) => match tokio::time::timeout(grace, running).await {
+            Ok(result) => return Ok(result),
+            Err(_) => (Category::Cancelled, "the call was cancelled before its answer was looked through for secrets"),
+        },
+        Err(_) => (Category::Timeout, "its answer could not be looked through for secrets in time"),
+    };
+    let message = format!("{why}, so the answer is withheld; what the tool did is done");
+    Err(Failure::new(category, message).with_code("withheld").with_suggestion("Ask for less at once."))
+}
+
+/// Whether an outcome has more text than is looked through at once. It is not written out to be told.
+fn is_long(outcome: &Outcome) -> bool {
+    let (content, values, texts) = match outcome {
+        Ok(output) => (&output.content, [&output.structured, &output.meta], 0),
+        Err(failure) => {
+            let texts = [Some(&failure.message), failure.suggestion.as_ref(), failure.code.as_ref()];
+            let denial = failure.denial.as_ref().map_or(0, |denial| denial.action.len() + denial.rule.len() + denial.remedy.len());
+            let texts = texts.into_iter().flatten().map(String::len).sum::<usize>() + denial;
+            (&failure.content, [&failure.structured, &failure.meta], texts)
+        }
+    };
+    let length = texts + content.iter().map(|part| part.len() + part.media_type.as_ref().map_or(0, String::len)).sum::<usize>();
+    let values = values.into_iter().chain(content.iter().map(|part| &part.meta)).flatten();
+    length > AT_ONCE || values.into_iter().any(|value| is_longer(value, AT_ONCE))
+}
+
 /// How to come by what is left out.
 fn told(kept: &Result<(Id, bool), String>, offset: usize) -> String {
     match kept {
@@ -173,8 +229,9 @@ fn is_longer(value: &Value, threshold: usize) -> bool {
     threshold != usize::MAX && length(value, threshold).is_none()
 }
 
-/// Neutralised, redacted and bounded, in this order.
-fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut bool) -> Outcome {
+/// Neutralised, redacted and bounded, in this order; and whether something was left out.
+fn clean(outcome: Outcome, source: Option<Source>, limit: usize) -> (Outcome, bool) {
+    let mut truncated = false;
     let keys = source.map(Source::keys);
     let json = |value: Value| match keys {
         Some(keys) => redact::json(neutral_json(value), keys),
@@ -184,9 +241,9 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut
         Some(keys) => redact::owned(text, keys),
         None => text,
     };
-    match outcome {
+    let outcome = match outcome {
         Ok(mut output) => {
-            output.content = bounded(contents(output.content, source), limit, truncated);
+            output.content = bounded(contents(output.content, source), limit, &mut truncated);
             output.structured = output.structured.map(json);
             output.meta = output.meta.map(json);
             Ok(output)
@@ -196,7 +253,7 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut
             failure.message = shortened(text(failure.message));
             failure.suggestion = failure.suggestion.map(text);
             failure.code = failure.code.map(text);
-            failure.content = bounded(contents(failure.content, source), limit, truncated);
+            failure.content = bounded(contents(failure.content, source), limit, &mut truncated);
             failure.structured = failure.structured.map(json);
             failure.meta = failure.meta.map(json);
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
@@ -213,7 +270,8 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize, truncated: &mut
             });
             Err(failure)
         }
-    }
+    };
+    (outcome, truncated)
 }
 
 fn shortened(mut text: String) -> String {
@@ -262,20 +320,66 @@ fn cut_part(part: Content, left: usize, more: usize) -> Vec<Content> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
     use berth_contract::Output;
     use berth_policy::redact::Keys;
 
-    fn cleaned(output: Output, limit: usize) -> (Output, bool) {
-        let mut truncated = false;
-        let shaped = clean(Ok(output), Some(Source::One(Keys::Text)), limit, &mut truncated).expect("is an output");
-        (shaped, truncated)
+    fn cleaned_now(output: Output, limit: usize) -> (Output, bool) {
+        let (shaped, truncated) = clean(Ok(output), Some(Source::One(Keys::Text)), limit);
+        (shaped.expect("is an output"), truncated)
+    }
+
+    #[test]
+    fn a_long_answer_is_one_by_whatever_holds_it() {
+        let long = "x".repeat(AT_ONCE);
+        assert!(!is_long(&Ok(Output::text("x".repeat(AT_ONCE)))));
+        assert!(is_long(&Ok(Output::text(format!("{long}x")))));
+        assert!(is_long(&Ok(Output { structured: Some(json!([long])), ..Output::default() })));
+        assert!(is_long(&Ok(Output { meta: Some(json!({ "a": long })), ..Output::default() })));
+        let part = Content { meta: Some(json!([long])), ..Content::text("") };
+        assert!(is_long(&Ok(Output { content: vec![part], ..Output::default() })));
+        assert!(is_long(&Err(Failure::new(Category::Timeout, format!("{long}x")))));
+    }
+
+    #[test]
+    fn what_takes_too_long_is_withheld_and_holds_up_no_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let cancel = CancellationToken::new();
+            for (text, at_once) in [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)] {
+                let mut cleaning = std::pin::pin!(cleaned(Ok(Output::text(text)), Some(Source::One(Keys::Text)), usize::MAX, &cancel));
+                let polled = cleaning.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert_eq!(polled.is_ready(), at_once, "others may run meanwhile");
+                if !at_once {
+                    let (outcome, _) = cleaning.await;
+                    assert!(!outcome.expect("it is done in time").joined_text().contains("hunter22"));
+                }
+            }
+            // Nothing is sent until the end, so neither comes to a result.
+            for (patience, cancelled, category) in [(Duration::ZERO, false, Category::Timeout), (PATIENCE, true, Category::Cancelled)] {
+                let (send, receive) = std::sync::mpsc::channel::<()>();
+                let cancel = CancellationToken::new();
+                if cancelled {
+                    cancel.cancel();
+                }
+                let run = move || receive.recv().is_ok();
+                let withheld = in_time(run, patience, Duration::ZERO, &cancel).await.expect_err("it isn't done");
+                assert_eq!((withheld.category, withheld.code.as_deref()), (category, Some("withheld")), "{withheld:?}");
+                drop(send);
+            }
+            // Who cancels a call still gets what it had made.
+            let cancel = CancellationToken::new();
+            cancel.cancel();
+            assert_eq!(in_time(|| 1, PATIENCE, GRACE, &cancel).await.expect("it is done in time"), 1);
+        });
     }
 
     #[test]
     fn an_answer_is_bounded_and_says_so() {
         let content = vec![Content::text("abc"), Content::text("defgh"), Content::text("i")];
-        let (shaped, truncated) = cleaned(Output { content, ..Output::default() }, 5);
+        let (shaped, truncated) = cleaned_now(Output { content, ..Output::default() }, 5);
         assert_eq!(shaped.joined_text(), "abc\nde\n[cut: this part had 5 bytes, and 1 more parts followed]");
         assert!(truncated);
     }
@@ -283,7 +387,7 @@ mod tests {
     #[test]
     fn nothing_in_an_answer_steers_a_terminal() {
         let output = Output { structured: Some(json!({ "a\u{1b}": ["\u{202e}x"] })), ..Output::text("\u{1b}]0;x\u{7}") };
-        let (shaped, truncated) = cleaned(output, 100);
+        let (shaped, truncated) = cleaned_now(output, 100);
         assert_eq!(shaped.joined_text(), "\u{fffd}]0;x\u{fffd}");
         assert_eq!(shaped.structured, Some(json!({ "a\u{fffd}": ["\u{fffd}x"] })));
         assert!(!truncated);
