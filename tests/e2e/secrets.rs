@@ -78,6 +78,34 @@ fn files_are_redacted_by_what_they_are() {
 }
 
 #[test]
+fn a_part_of_a_file_is_redacted_by_what_the_whole_is() {
+    run(async {
+        let body: String = (0..6).map(|line| format!("{line}Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3\n")).collect();
+        let scene = Scene::with(&[], |root| {
+            let granted = root.join("granted");
+            fs::write(granted.join("id_ed25519"), &body).expect("written");
+            fs::write(granted.join("app.env"), "PASSWORD=correcthorse\n").expect("written");
+            std::os::unix::fs::symlink("app.env", granted.join("x.rs")).expect("linked");
+            fs::create_dir(granted.join("config")).expect("made");
+            fs::write(granted.join("config/main.rs"), "let password = \"hunter2hunter2\";\n").expect("written");
+        })
+        .await;
+        let told = [
+            text(&scene.call("read", json!({ "path": "id_ed25519", "offset": 2, "limit": 3 })).await),
+            text(&scene.call("grep", json!({ "path": "id_ed25519", "pattern": "^[^-]" })).await),
+            text(&scene.call("grep", json!({ "pattern": "^[3-5]" })).await),
+            text(&scene.call("grep", json!({ "path": "x.rs", "pattern": "PASS" })).await),
+        ];
+        for told in &told {
+            assert!(told.contains("[REDACTED:") && !told.contains("Zx8Kq2Lw9") && !told.contains("horse"), "{told}");
+        }
+        // What a directory is called says nothing of the files in it.
+        let told = text(&scene.call("grep", json!({ "path": "config", "pattern": "pass" })).await);
+        assert!(told.contains("hunter2hunter2"), "{told}");
+    });
+}
+
+#[test]
 fn a_tool_can_be_exempt_and_redaction_off() {
     run(async {
         for settings in [["tools.redaction.exempt=[\"echo\"]"], ["tools.redaction.enabled=false"]] {

@@ -1,29 +1,38 @@
 //! What a text is taken from, as far as that decides which secrets are looked for in it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use berth_contract::{Body, Content};
 use berth_policy::redact::{self, Keys};
+use berth_system::files::FileView;
 
 use crate::facts::Facts;
 use crate::overflow::READ_OVERFLOW;
+
+/// Ways to read the beginning of a line that are tried; behind them, a line is taken for one of a file of settings.
+const TRIES: usize = 64;
+
+/// Bytes of a file's name that are looked at, from its end.
+const NAME: usize = 256;
 
 /// What a call's texts are taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// One place, or nobody knows.
     One(Keys),
-    /// Lines of many files, each behind its file's name: what `grep` answers with.
-    Lines,
+    /// Lines of many files, each behind its file's name: what `grep` answers with. In each of them at least this counts.
+    Lines(Keys),
 }
 
 impl Source {
     /// What the texts of a call come from. In source code, `password = …` is a line like any other; in a file of settings it tells a secret.
     pub(super) fn of(facts: &Facts) -> Self {
         let Some(tool) = facts.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
+        let subject = facts.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {
-            "read" if tool.plugin.is_some() => Self::One(facts.subjects.first().map_or(Keys::Text, |file| of_file(&file.text))),
-            "grep" if tool.plugin.is_some() => Self::Lines,
+            "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
+            "grep" if tool.plugin.is_some() => Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(facts, path))),
             // What was kept was redacted as it came.
             READ_OVERFLOW => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
@@ -32,8 +41,9 @@ impl Source {
 
     /// A part of an answer, redacted as its source has it.
     pub(super) fn part(self, mut part: Content) -> Content {
-        if let (Self::Lines, Body::Text(text)) = (self, &mut part.body) {
-            if let Cow::Owned(redacted) = redact::text_where(text, &|offset| of_line(text, offset)) {
+        if let (Self::Lines(least), Body::Text(text)) = (self, &mut part.body) {
+            let lines = Lines { text, least, line: Cell::new(Line::beginning(0)) };
+            if let Cow::Owned(redacted) = redact::text_where(text, &|offset| lines.at(offset)) {
                 *text = redacted;
             }
             part.media_type = part.media_type.map(|name| redact::owned(name, Keys::Text));
@@ -47,37 +57,94 @@ impl Source {
     pub(super) fn keys(self) -> Keys {
         match self {
             Self::One(keys) => keys,
-            Self::Lines => Keys::Text,
+            Self::Lines(least) => least.max(Keys::Text),
         }
     }
 }
 
-/// What counts in the line of a `grep` that holds `offset`: `path:12: text`, or `path-12- text`.
-fn of_line(text: &str, offset: usize) -> Keys {
-    let start = text[..offset].rfind('\n').map_or(0, |end| end + 1);
-    let line = &text[start..offset];
-    // A file can be named as if a line began in its name, so it is enough that one way to read the line names settings.
-    let mut keys = Keys::Unknown;
-    for (at, _) in line.match_indices([':', '-']).take(64) {
-        let rest = &line[at + 1..];
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        if digits > 0 && rest.as_bytes().get(digits) == line.as_bytes().get(at) && of_file(&line[..at]) == Keys::Settings {
-            keys = Keys::Settings;
-        }
+/// What counts where `grep` was asked to search `path`, its links followed: a line shows the name of a link, and not where it leads to.
+fn of_searched(facts: &Facts, path: &str) -> Keys {
+    let keys = of_file(path);
+    let grants = || facts.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
+    let is_directory = || FileView::new(grants()?, true).find(path.as_ref()).ok().map(|found| found.kind.is_dir());
+    if keys != Keys::Unknown && is_directory() == Some(true) { Keys::Unknown } else { keys }
+}
+
+/// The lines of a `grep`: `path:12: text`, or `path-12- text`.
+struct Lines<'a> {
+    text: &'a str,
+    least: Keys,
+    /// The one that was asked for last. Nothing of it is looked at twice, however often that is.
+    line: Cell<Line>,
+}
+
+/// A line, as far as it was looked at.
+#[derive(Clone, Copy)]
+struct Line {
+    start: usize,
+    seen: usize,
+    tries: usize,
+    keys: Keys,
+}
+
+impl Line {
+    fn beginning(start: usize) -> Self {
+        Self { start, seen: start, tries: 0, keys: Keys::Unknown }
     }
-    keys
+}
+
+impl Lines<'_> {
+    /// What counts at an offset, by what comes before it in its line.
+    fn at(&self, offset: usize) -> Keys {
+        let mut line = self.line.get();
+        if offset < line.start {
+            line = Line::beginning(self.text[..offset].rfind('\n').map_or(0, |end| end + 1));
+        } else if let Some(end) = self.text[line.seen..offset.max(line.seen)].rfind('\n') {
+            line = Line::beginning(line.seen + end + 1);
+        }
+        // A file can be named as if a line began in its name, so it is enough that one way to read the line names settings.
+        for (at, sign) in self.text[line.seen..offset.max(line.seen)].match_indices([':', '-']) {
+            if line.tries == TRIES {
+                line.keys = line.keys.max(Keys::Settings);
+                break;
+            }
+            let at = line.seen + at;
+            let rest = &self.text[at + 1..offset];
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).take(20).count();
+            line.tries += 1;
+            if digits > 0 && rest[digits..].starts_with(sign) {
+                let path = &self.text[line.start..at];
+                line.keys = line.keys.max(of_file(&path[path.ceil_char_boundary(path.len().saturating_sub(NAME))..]));
+            }
+        }
+        line.seen = offset.max(line.seen);
+        self.line.set(line);
+        line.keys.max(self.least)
+    }
 }
 
 /// What counts in a file of that name.
 fn of_file(path: &str) -> Keys {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let key = PRIVATE_KEYS.contains(&extension)
+        || extension != "pub" && SSH_KEYS.iter().any(|known| name.starts_with(known))
+        || extension.is_empty() && name.starts_with("id_");
+    if key {
+        return Keys::PrivateKey;
+    }
     let settings = SETTINGS.contains(&extension)
         || NAMES.iter().any(|known| name.starts_with(known))
         || name.ends_with("rc")
         || name.contains("credential") && extension.is_empty();
     if settings { Keys::Settings } else { Keys::Unknown }
 }
+
+/// What the names of files end with that hold private keys.
+const PRIVATE_KEYS: [&str; 9] = ["pem", "key", "p8", "pk8", "pfx", "p12", "ppk", "pkcs8", "pkcs12"];
+
+/// How the names of files begin that hold one of ssh's.
+const SSH_KEYS: [&str; 5] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
 /// What the names of files end with that hold settings, or what a program wrote about them.
 const SETTINGS: [&str; 41] = [
@@ -167,6 +234,14 @@ mod tests {
         for path in ["src/main.rs", "a.py", "README.md", "password", "lib.ts", "x.c", "Makefile", "configure.py/x.rs"] {
             assert_eq!(of_file(path), Keys::Unknown, "{path}");
         }
+        for path in
+            ["/h/.ssh/id_ed25519", "id_rsa.old", "/h/.ssh/id_work", "tls/server.KEY", "a.pem", "AuthKey_X.p8", "/etc/ssh/ssh_host_rsa_key"]
+        {
+            assert_eq!(of_file(path), Keys::PrivateKey, "{path}");
+        }
+        for path in ["id_rsa.pub", "id_map.rs", "keys.rs", "ssh_host_rsa_key.pub"] {
+            assert_eq!(of_file(path), Keys::Unknown, "{path}");
+        }
     }
 
     #[test]
@@ -175,9 +250,32 @@ mod tests {
         let text = format!(
             "a.rs:1: password = \"{secret}\"\na.env:2: PASSWORD={secret}\na.env-3- TOKEN={secret}\nb/.env:1: x.rs:9: password={secret}\n"
         );
-        let redacted = Source::Lines.part(Content::text(text));
+        let redacted = Source::Lines(Keys::Unknown).part(Content::text(text));
         let redacted = redacted.as_text().expect("it is text");
         let lines: Vec<bool> = redacted.lines().map(|line| line.contains(secret)).collect();
         assert_eq!(lines, [true, false, false, false], "{redacted}");
+    }
+    #[test]
+    fn a_name_of_many_signs_hides_no_settings() {
+        let secret = "correcthorse";
+        for (path, told) in [("a:1:".repeat(70) + "/.env", false), ("-".repeat(70) + "/.env", false), ("a-b/x.rs".to_owned(), true)] {
+            let redacted = Source::Lines(Keys::Unknown).part(Content::text(format!("{path}:1: password={secret}\n")));
+            assert_eq!(format!("{redacted:?}").contains(secret), told, "{redacted:?}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_long_line_is_looked_at_for_each_key_in_it() {
+        let text = "a.rs:1: ".to_owned() + &"x-1- token=".repeat(1000) + "\nb.env:2: token=a";
+        let lines = Lines { text: &text, least: Keys::Unknown, line: Cell::new(Line::beginning(0)) };
+        let mut seen = 0;
+        for (offset, _) in text.match_indices("token") {
+            lines.at(offset);
+            let line = lines.line.get();
+            assert!(line.seen == offset && line.seen > seen && line.tries <= TRIES, "what was seen is remembered");
+            seen = line.seen;
+        }
+        assert_eq!(lines.line.get().start, text.rfind('b').expect("it is there"));
+        assert_eq!((lines.at(text.len()), lines.at(10)), (Keys::Settings, Keys::Unknown), "also where the next look begins again");
     }
 }

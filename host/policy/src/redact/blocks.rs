@@ -1,9 +1,13 @@
 //! Private keys as text: PEM, OpenSSH, PGP.
 
 use super::find::{Found, looked_at};
+use super::shapes::begins;
+
+/// What their marks say.
+pub(super) const KIND: &str = "private-key";
 
 /// Base64 characters without which a block holds no key.
-const LEAST: usize = 40;
+pub(super) const LEAST: usize = 40;
 
 /// Lines in a row that are neither a header nor part of a key, after which the block is over.
 const STRAY: usize = 3;
@@ -36,7 +40,7 @@ pub(super) fn begun(text: &[u8], at: usize) -> Option<Found> {
         }
         at = next;
     }
-    (held >= LEAST).then_some(Found { start, end, kind: "private-key" })
+    (held >= LEAST).then_some(Found { start, end, kind: KIND })
 }
 
 /// A key whose block ends with the `-EN` at `at`, and begins before the text. What lies before `from` was dealt with.
@@ -62,7 +66,65 @@ pub(super) fn ended(text: &[u8], at: usize, from: usize) -> Option<Found> {
         start = Some(line_start + line.trim_ascii_end().len() - trailing(line) - length);
     }
     let start = start.filter(|_| held >= LEAST)?;
-    Some(Found { start, end, kind: "private-key" })
+    Some(Found { start, end, kind: KIND })
+}
+
+/// How the base64 of private keys begins, without what stands around it: OpenSSH's, elliptic curves' (RFC 5915, and RFC 5208 with
+/// prime256v1, secp384r1, secp521r1 and Ed25519), and RSA's, which goes on as [`is_rsa`] says.
+pub(super) const BEGINNINGS: [&str; 9] = [
+    "b3BlbnNzaC1rZXktdjE",
+    "MHcCAQEEI",
+    "MIGkAgEBBD",
+    "MIHcAgEBBE",
+    "MIGHAgEAMBMGByqGSM49",
+    "MIG2AgEAMBAGByqGSM49",
+    "MIHuAgEAMBAGByqGSM49",
+    "MC4CAQAwBQYDK2VwBCIE",
+    "MII",
+];
+
+/// Whether these three begin one.
+pub(super) fn key_begins(three: [u8; 3]) -> bool {
+    BEGINNINGS.iter().any(|known| known.as_bytes().starts_with(&three))
+}
+
+/// A key that begins at `at` without a line before it that says so: what a search shows of it, or a file's part.
+pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
+    let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;
+    if !begins(text, at) || *known == "MII" && !is_rsa(&text[at..]) {
+        return None;
+    }
+    let length = text[at..].iter().take_while(|byte| is_base64(**byte)).count();
+    looked_at(length);
+    if length < LEAST {
+        return None;
+    }
+    // Where nothing comes behind it in its line, the next lines are its own too, as long as they are full; its last one need not be.
+    let mut end = at + length;
+    let (rest, mut next) = line(&text[..text.len().min(end + 16)], end);
+    let mut whole = trailing(rest) == rest.trim_ascii_end().len();
+    while whole && next < text.len() {
+        let (line, after) = line(text, next);
+        looked_at(after - next);
+        let length = run(line);
+        whole = length >= LEAST;
+        if whole || line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length) {
+            end = next + line.trim_ascii_end().len() - trailing(line);
+        }
+        next = after;
+    }
+    Some(Found { start: at, end, kind: KIND })
+}
+
+/// Whether what begins with `MII` is an RSA key (PKCS #1 or #8, in DER): a sequence of so many bytes, the version 0, and then a number of more
+/// than 127 bytes, or the algorithm. A certificate and a public key begin otherwise.
+fn is_rsa(text: &[u8]) -> bool {
+    let Some([_, _, _, _, _, b'A' | b'Q' | b'g' | b'w', b'I', b'B', rest @ ..]) = text.first_chunk::<12>() else { return false };
+    matches!(rest, b"AAKC" | b"AAKB" | b"ADAN")
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
 fn dashes_before(text: &[u8], at: usize) -> usize {
@@ -98,7 +160,7 @@ fn line(text: &[u8], at: usize) -> (&[u8], usize) {
 /// How many base64 characters stand together at the end of a line, without what a language puts behind a text.
 fn run(line: &[u8]) -> usize {
     let line = &line[..line.trim_ascii_end().len() - trailing(line)];
-    line.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')).count()
+    line.iter().rev().take_while(|byte| is_base64(**byte)).count()
 }
 
 fn trailing(line: &[u8]) -> usize {

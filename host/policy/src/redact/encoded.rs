@@ -1,5 +1,6 @@
 //! Secrets in another writing: base64, and percent signs.
 
+use super::blocks;
 use super::find::{Found, find, looked_at};
 use super::keys::Keys;
 
@@ -15,8 +16,9 @@ const MAX_WORD: usize = 8192;
 /// How often something may be encoded again.
 const DEPTH: u8 = 2;
 
-/// The runs of base64 in `text` that hold secrets when they are decoded. Nothing within `taken` (in order) is looked at.
-pub(super) fn base64(text: &[u8], taken: &[Found], depth: u8) -> Vec<Found> {
+/// The runs of base64 in `text` that hold secrets when they are decoded, or that are lines of a private key, since they stand in its file.
+/// Nothing within `taken` (in order) is looked at.
+pub(super) fn base64(text: &[u8], taken: &[Found], keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     let mut found = Vec::new();
     if depth >= DEPTH {
         return found;
@@ -40,7 +42,8 @@ pub(super) fn base64(text: &[u8], taken: &[Found], depth: u8) -> Vec<Found> {
         if taken.peek().is_some_and(|found| found.start < end) {
             continue;
         }
-        if let Some(kind) = hidden(&text[start..end], depth) {
+        let of_key = end - start >= blocks::LEAST && keys(start) == Keys::PrivateKey;
+        if let Some(kind) = of_key.then_some(blocks::KIND).or_else(|| hidden(&text[start..end], depth)) {
             found.push(Found { start, end, kind });
         }
     }

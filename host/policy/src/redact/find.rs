@@ -16,7 +16,7 @@ pub(super) struct Found {
 /// was decoded.
 pub(super) fn find(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
     let mut found = scan(text, keys, depth);
-    let hidden = encoded::base64(text.as_bytes(), &found, depth);
+    let hidden = encoded::base64(text.as_bytes(), &found, keys, depth);
     if !hidden.is_empty() {
         found.extend(hidden);
         found.sort_unstable_by_key(|found| found.start);
@@ -87,6 +87,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"1//" => shapes::google_refresh(bytes, at),
         b"-us" => shapes::mailchimp(bytes, at),
         b"eyJ" => shapes::jwt(bytes, at),
+        _ if blocks::key_begins(three) => blocks::headless(bytes, at),
         _ => {
             let found = shapes::at(bytes, at).or_else(|| shapes::discord_begins(three).then(|| shapes::discord(bytes, at)).flatten());
             found.or_else(|| match three.map(|byte| byte.to_ascii_lowercase()) {
@@ -179,6 +180,12 @@ static TRIGGERS: Threes = {
     index = 0;
     while index < others.len() {
         threes.put(*others[index]);
+        index += 1;
+    }
+    index = 0;
+    while index < blocks::BEGINNINGS.len() {
+        let word = blocks::BEGINNINGS[index].as_bytes();
+        threes.put([word[0], word[1], word[2]]);
         index += 1;
     }
     let [first, second, third] = shapes::DISCORD;

@@ -13,7 +13,9 @@ const JUDGED: usize = 128;
 const MAX_QUOTED: usize = 16 * 1024;
 
 /// Where keys and values stand, which decides what counts as a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// The later, the more of them does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keys {
     /// In source code, where `password = input` says nothing: no value counts.
     Unknown,
@@ -21,6 +23,8 @@ pub enum Keys {
     Text,
     /// In a file of settings: every value counts.
     Settings,
+    /// In a file of a private key: every line of base64 counts too, since nothing else tells of one what it is.
+    PrivateKey,
 }
 
 /// What a key says of its value.
@@ -268,7 +272,7 @@ impl<'a> Value<'a> {
         if let Some(end) = self.quoted {
             return end;
         }
-        let to_the_end = kind.line || place == Keys::Settings && self.whole_line;
+        let to_the_end = kind.line || place >= Keys::Settings && self.whole_line;
         let stops = |byte: u8| if to_the_end { line_stop(byte) } else { bare_stop(byte, self.whole_line) };
         // Behind a mark, everything was looked at before.
         let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[self.start + at..]) > 0;
@@ -292,7 +296,7 @@ impl<'a> Value<'a> {
         if kind.line {
             // A scheme alone, or a sentence about headers.
             let pairs = kind != COOKIE || text.contains('=') && !text.contains(" = ");
-            return pairs && (place == Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
+            return pairs && (place >= Keys::Settings || text.bytes().any(|byte| byte.is_ascii_digit()));
         }
         let spaced = text.contains(' ');
         let value = without_comma(trimmed);
@@ -304,7 +308,7 @@ impl<'a> Value<'a> {
         let telling = !name && (digits > 0 || value.iter().any(marked));
         match place {
             Keys::Unknown => false,
-            Keys::Settings => true,
+            Keys::Settings | Keys::PrivateKey => true,
             // A message about a password is none.
             Keys::Text if quoted => !spaced && (telling || kind != TOKEN || text.len() >= 16),
             Keys::Text => telling || self.whole_line && self.last && (self.assigned || kind == PASSWORD || kind == SECRET),

@@ -17,8 +17,8 @@ pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
-    // Of blocks, the first characters say nothing.
-    let kept = if secret.starts_with('-') { 0 } else { KEPT.min(secret.len() / 4) };
+    // Of keys in many lines, the first characters say nothing.
+    let kept = if kind == super::blocks::KIND { 0 } else { KEPT.min(secret.len() / 4) };
     out.extend(secret.chars().take(kept).take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
     out.push_str(END);
 }
