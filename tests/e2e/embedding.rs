@@ -36,7 +36,7 @@ fn the_embedding_example_lists_calls_is_refused_and_stops() {
         "read: invalid_parameters: ",
         &format!("read: refused: read {}/.env\n  by deny_read = \"**/.env\"", work.display()),
         "read: refused: read /etc/passwd\n  by allowed_paths",
-        "  To allow it, add \"/etc\" to `allowed_paths`.\n",
+        "path = \"/etc\", access = \"read\" }",
         "grep: cancelled: ",
     ] {
         assert!(printed.contains(expected), "{expected:?} is missing in:\n{printed}");

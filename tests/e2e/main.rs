@@ -34,6 +34,7 @@ mod provisional;
 mod races;
 mod ready;
 mod reload;
+mod remedies;
 mod retry;
 mod secrets;
 mod tools;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
-use berth_policy::{Bounds, Counts, Decision, Gate, Place, Reached, Verdict};
+use berth_policy::{Bounds, Counts, Decision, Gate, Origin, Place, Reached, Verdict};
 
 use crate::config::Loaded;
 use crate::facts::Facts;
@@ -18,8 +18,8 @@ const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls 
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     bounds: Bounds,
-    quota_place: String,
-    rate_place: String,
+    quota_place: Origin,
+    rate_place: Origin,
 }
 
 /// Why there is no place.
@@ -40,8 +40,8 @@ impl Counting {
         let tools = &config.config.tools;
         Self {
             bounds: Bounds { calls: tools.max_tool_calls_per_session.get(), acting_per_hour: tools.max_actions_per_hour.get() },
-            quota_place: config.place("tools.max_tool_calls_per_session"),
-            rate_place: config.place("tools.max_actions_per_hour"),
+            quota_place: config.origin("tools.max_tool_calls_per_session"),
+            rate_place: config.origin("tools.max_actions_per_hour"),
         }
     }
 
@@ -104,16 +104,17 @@ impl Counting {
         let (gate, rule, place, remedy) = match reached {
             Reached::Quota => {
                 let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
-                let remedy = "The session has made all its calls: raise the number, or begin another session.".to_owned();
-                (Gate::Quota, rule, &self.quota_place, remedy)
+                (Gate::Quota, rule, &self.quota_place, "The session has made all its calls: begin another session.".to_owned())
             }
             Reached::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
-                let remedy = format!("The next acting call may run in {}; or raise the number.", in_words(again_after));
+                let remedy = format!("The next acting call may run in {}.", in_words(again_after));
                 (Gate::Rate, rule, &self.rate_place, remedy)
             }
         };
-        Decision { verdict: Verdict::Deny, gate, rule: rule.into(), place: place.clone().into(), remedy: remedy.into() }
+        let more = place.remedy(|| "For more, raise the number.".to_owned());
+        let (rule, place) = (rule.into(), place.text.clone());
+        Decision { verdict: Verdict::Deny, gate, rule, place, remedy: format!("{remedy} {more}").into() }
     }
 }
 

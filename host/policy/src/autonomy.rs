@@ -42,10 +42,11 @@ impl Placed<Autonomy> {
     pub(crate) fn say(&self, action: &Action<'_>, permitted: bool) -> Option<Decision> {
         let (autonomy, place) = (self.value, &self.place);
         let say = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
-            Some(Decision { verdict, gate: Gate::Autonomy, rule: rule.into(), place: place.clone(), remedy })
+            Some(Decision { verdict, gate: Gate::Autonomy, rule: rule.into(), place: place.text.clone(), remedy })
         };
         if autonomy == Autonomy::ReadOnly && action.acts() {
-            return say(Verdict::Deny, autonomy.rule(), "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".into());
+            let remedy = place.remedy(|| "To have it ask instead, set `autonomy = \"supervised\"` in [tools].".to_owned());
+            return say(Verdict::Deny, autonomy.rule(), remedy);
         }
         if permitted {
             return None;

@@ -3,11 +3,14 @@
 //! Paths given here are real: absolute, links resolved, as the kernel names the object that was opened. The rules never look at a file
 //! system. Order (FILE-12…15): Berth's own folders; the longest matching grant; `deny_read`, `allow_read`, `deny_write`. A denial wins.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::text::cut;
 use berth_contract::{Access, Denial};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::origin::{Origin, OriginKind};
 
 /// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
 const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
@@ -22,8 +25,8 @@ pub struct Grant {
     pub path: PathBuf,
     /// The most that may be done below it.
     pub access: Access,
-    /// Where the grant stands, for messages.
-    pub place: String,
+    /// Where the grant stands.
+    pub place: Origin,
 }
 
 /// A folder of Berth's own, out of reach whatever is granted.
@@ -44,7 +47,7 @@ pub struct PathGlobs {
     set: GlobSet,
     patterns: Vec<String>,
     /// For each pattern, where it stands.
-    places: Vec<String>,
+    places: Vec<Origin>,
     /// For each glob of the set, its pattern.
     origin: Vec<usize>,
 }
@@ -55,7 +58,7 @@ impl PathGlobs {
     /// # Errors
     ///
     /// The first pattern that is no glob, with the engine's explanation.
-    pub fn new(patterns: Vec<(String, String)>) -> Result<Self, String> {
+    pub fn new(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, String> {
         Self::compile(patterns, false)
     }
 
@@ -64,12 +67,12 @@ impl PathGlobs {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub fn ignoring_case(patterns: Vec<(String, String)>) -> Result<Self, String> {
+    pub fn ignoring_case(patterns: Vec<(String, impl Into<Origin>)>) -> Result<Self, String> {
         Self::compile(patterns, true)
     }
 
-    fn compile(patterns: Vec<(String, String)>, ignoring_case: bool) -> Result<Self, String> {
-        let (patterns, places): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
+    fn compile(patterns: Vec<(String, impl Into<Origin>)>, ignoring_case: bool) -> Result<Self, String> {
+        let (patterns, places): (Vec<_>, Vec<_>) = patterns.into_iter().map(|(pattern, place)| (pattern, place.into())).unzip();
         let mut set = GlobSetBuilder::new();
         let mut origin = Vec::new();
         for (index, pattern) in patterns.iter().enumerate() {
@@ -111,6 +114,21 @@ impl PathGlobs {
             return None;
         }
         self.set.matches(path).first().map(|glob| self.origin[*glob])
+    }
+
+    /// The rule that a pattern of the list at `key` makes, its place, and what takes it out.
+    fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
+        let (pattern, place) = (&self.patterns[index], &self.places[index]);
+        let remedy = place.remedy(|| match place.kind {
+            OriginKind::Default => {
+                let others =
+                    self.patterns.iter().zip(&self.places).filter(|(other, of)| *other != pattern && of.kind == OriginKind::Default);
+                let others: Vec<String> = others.map(|(other, _)| format!("{other:?}")).collect();
+                format!("To allow it, write in berth.toml:\n[tools.file]\n{key} = [{}]", others.join(", "))
+            }
+            _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),
+        });
+        (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
     /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold something denied.
@@ -253,63 +271,88 @@ impl FileRules {
             Access::Read => "read",
             Access::Write => "write",
         };
-        let glob = |key: &str, globs: &PathGlobs, index: usize| {
-            let pattern = &globs.patterns[index];
-            (format!("{key} = \"{pattern}\""), globs.places[index].clone(), format!("To allow it, take \"{pattern}\" out of `{key}`."))
-        };
-        let (rule, place, remedy) = match refusal {
+        let built_in = Origin::default();
+        let annotations = Origin::from("the tool's annotations");
+        let none = Origin::from("no directory is granted");
+        let (rule, place, remedy): (_, _, Cow<'static, str>) = match refusal {
             Refusal::Outside => {
-                let place = self.grants.first().map_or_else(|| "no directory is granted".to_owned(), |grant| grant.place.clone());
-                ("allowed_paths".to_owned(), place, self.remedy_outside(path))
+                let place = self.place_of_grants().unwrap_or(&none);
+                ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
             }
-            Refusal::Own => {
-                ("the rule that Berth's own files are out of reach".to_owned(), "built in".to_owned(), "No key changes that.".to_owned())
-            }
+            Refusal::Own => ("the rule that Berth's own files are out of reach".to_owned(), &built_in, "No key changes that.".into()),
             Refusal::ReadOnlyGrant(index) => {
                 let grant = &self.grants[index];
-                (
-                    format!("the read-only grant of {}", grant.path.display()),
-                    grant.place.clone(),
-                    format!("To allow it, grant {:?} for writing.", grant.path),
-                )
+                let remedy = match &grant.place.kind {
+                    OriginKind::Flag(flag) if flag.starts_with("--allow-read") => {
+                        "To allow it, name the directory with --allow instead of --allow-read.".into()
+                    }
+                    _ => grant.place.remedy(|| format!("To allow it, grant {:?} for writing.", grant.path)),
+                };
+                (format!("the read-only grant of {}", grant.path.display()), &grant.place, remedy)
             }
-            Refusal::ReadOnlyCall => (
-                "the tool's own claim that it only reads".to_owned(),
-                "the tool's annotations".to_owned(),
-                "The tool's author has to drop `read-only`.".to_owned(),
-            ),
-            Refusal::DenyRead(index) => glob("deny_read", &self.deny_read, index),
-            Refusal::DenyWrite(index) => glob("deny_write", &self.deny_write, index),
+            Refusal::ReadOnlyCall => {
+                ("the tool's own claim that it only reads".to_owned(), &annotations, "The tool's author has to drop `read-only`.".into())
+            }
+            Refusal::DenyRead(index) => self.deny_read.explain("deny_read", index),
+            Refusal::DenyWrite(index) => self.deny_write.explain("deny_write", index),
             Refusal::NotInAllowRead => (
                 "allow_read, which has no match".to_owned(),
-                self.allow_read.places.first().cloned().unwrap_or_default(),
-                format!("To allow it, add {path:?} to `allow_read`."),
+                self.allow_read.places.first().unwrap_or(&built_in),
+                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| format!("To allow it, add {path:?} to `allow_read`.")),
             ),
             Refusal::GrantRoot(index) => {
                 let grant = &self.grants[index];
                 (
                     "the rule that a granted directory stays where it is".to_owned(),
-                    grant.place.clone(),
-                    format!("To change it, take {:?} out of `allowed_paths`.", grant.path),
+                    &grant.place,
+                    grant.place.remedy(|| format!("To change it, take {:?} out of `allowed_paths`.", grant.path)),
                 )
             }
             Refusal::TooMuchBelow => (
                 "the bound on what is checked below a folder (100,000 entries, 128 levels)".to_owned(),
-                "built in".to_owned(),
-                "Move or remove smaller parts.".to_owned(),
+                &built_in,
+                "Move or remove smaller parts.".into(),
             ),
         };
+        let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
         Denial { capability: "files".to_owned(), action: format!("{verb} {shown}"), rule, place, remedy }
     }
 
-    /// The smallest grant that would help, never the whole machine.
-    fn remedy_outside(&self, path: &Path) -> String {
+    /// Where it stands what is granted. What takes away from the user's list comes first: as long as it does, adding to that helps nobody.
+    fn place_of_grants(&self) -> Option<&Origin> {
+        let places = || self.grants.iter().map(|grant| &grant.place);
+        let is_added = |place: &&Origin| matches!(&place.kind, OriginKind::Flag(flag) if flag.starts_with("--allow"));
+        let elsewhere = places().filter(|place| !is_added(place)).find(|place| place.elsewhere().is_some());
+        elsewhere.or_else(|| places().find(|place| !is_added(place))).or_else(|| places().next())
+    }
+
+    /// The smallest grant that would help, never the whole machine. Whether a directory is there is not looked at: who is refused here would
+    /// be told of everything that exists.
+    fn remedy_outside(&self, path: &Path, access: Access, place: &Origin) -> Cow<'static, str> {
         let plain = without_dots(path);
         if self.grants.iter().any(|grant| plain.starts_with(&grant.path)) {
-            return "It is a link that leads out of the granted directory: to allow it, grant the directory that it leads to.".to_owned();
+            return "It is a link that leads out of the granted directory: to allow it, grant the directory that it leads to.".into();
         }
-        let holder = plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain).display().to_string();
-        format!("To allow it, add {:?} to `allowed_paths`.", cut(&holder, MAX_SHOWN))
+        if self.is_own(&plain, access) {
+            return "No key changes that: it is out of reach whatever is granted.".into();
+        }
+        place.remedy(|| {
+            let holder = plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
+            let Some(holder) = quoted(holder) else { return "To allow it, grant the directory that it lies in.".to_owned() };
+            let grant = match access {
+                Access::Read => format!("{{ path = {holder}, access = \"read\" }}"),
+                Access::Write => holder,
+            };
+            match place.kind {
+                // A list that is written takes the place of the default.
+                OriginKind::Default => {
+                    format!(
+                        "To allow it, write in berth.toml (the directory has to exist):\n[tools.file]\nallowed_paths = [\".\", {grant}]"
+                    )
+                }
+                _ => format!("To allow it, add to `allowed_paths` (the directory has to exist): {grant}"),
+            }
+        })
     }
 
     fn is_own(&self, path: &Path, access: Access) -> bool {
@@ -317,6 +360,12 @@ impl FileRules {
             access == Access::Write && path.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name.eq_ignore_ascii_case(own)));
         named || self.own.iter().any(|own| (own.secret || access == Access::Write) && path.starts_with(&own.path))
     }
+}
+
+/// A path as TOML writes it. None where it can't be written on a line, or is too long to be shown: cut off, it were another one.
+fn quoted(path: &Path) -> Option<String> {
+    let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN && !path.contains(char::is_control))?;
+    Some(format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
 /// A path without `.` and `..`, by its spelling alone.
@@ -461,10 +510,12 @@ mod tests {
     #[test]
     fn the_remedy_grants_no_more_than_it_takes() {
         for (path, remedy) in [
-            ("/etc/passwd", "add \"/etc\""),
-            ("/etc", "add \"/etc\""),
-            ("/work/../srv/data/x", "add \"/srv/data\""),
+            ("/etc/passwd", "exist): { path = \"/etc\", access = \"read\" }"),
+            ("/etc", "exist): { path = \"/etc\", access = \"read\" }"),
+            ("/work/../srv/a \\\"b\"/x", "exist): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }"),
+            ("/work/../srv/\u{1b}/x", "grant the directory that it lies in"),
             ("/work/link/passwd", "a link that leads out"),
+            ("/work/.berth/cache/../../../work/.berth/cache/x/y", "a link that leads out"),
         ] {
             let denial = rules().explain(Refusal::Outside, Path::new(path), Access::Read);
             assert!(denial.remedy.contains(remedy), "{path}: {}", denial.remedy);

@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::canonical::canonical;
 use crate::commands::Command;
 use crate::decision::{Decision, Gate, Verdict};
+use crate::origin::Origin;
 use crate::pattern::Pattern;
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
@@ -24,7 +25,7 @@ pub struct Permission {
     /// As it is written: `pattern = "src/**", action = "allow"`.
     pub rule: String,
     /// Where it stands.
-    pub place: String,
+    pub place: Origin,
 }
 
 /// The rules of all tools.
@@ -151,9 +152,9 @@ impl Permitted<'_> {
         let Permission { verdict, rule, place, .. } = self.permission;
         let remedy: Cow<'static, str> = match verdict {
             Verdict::Allow => "To have it ask, put a rule with `action = \"ask\"` before it.".into(),
-            Verdict::Ask | Verdict::Deny => before(action).into(),
+            Verdict::Ask | Verdict::Deny => place.remedy(|| before(action)),
         };
-        Decision { verdict: *verdict, gate: Gate::Permissions, rule: rule.clone().into(), place: place.clone().into(), remedy }
+        Decision { verdict: *verdict, gate: Gate::Permissions, rule: rule.clone().into(), place: place.text.clone(), remedy }
     }
 }
 

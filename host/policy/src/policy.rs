@@ -8,6 +8,7 @@ use crate::action::Action;
 use crate::autonomy::Autonomy;
 use crate::commands::{Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
+use crate::origin::{Origin, OriginKind};
 use crate::permissions::{Permissions, Permitted, to_allow};
 use crate::rules::RuleSet;
 use crate::trust::Trusted;
@@ -31,13 +32,13 @@ pub const GATES: [Gate; 8] =
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Where it stands: `[tools] in /home/u/.config/berth/berth.toml, line 3`.
-    pub place: Cow<'static, str>,
+    /// Where it stands.
+    pub place: Origin,
 }
 
 impl<T: Default> Default for Placed<T> {
     fn default() -> Self {
-        Self { value: T::default(), place: Cow::Borrowed("built in") }
+        Self { value: T::default(), place: Origin::default() }
     }
 }
 
@@ -147,12 +148,13 @@ impl Policy {
                 verdict: Verdict::Deny,
                 gate: Gate::Blocklist,
                 rule: format!("the blocked command `{entry}`").into(),
-                place: blocked.place.to_owned().into(),
-                remedy: match blocked.place {
-                    BUILT_IN_COMMANDS => format!("To take it from the list: tools.shell.allowed_commands = [{entry:?}]"),
+                place: blocked.place.text.clone(),
+                remedy: blocked.place.remedy(|| match blocked.place.kind {
+                    OriginKind::Default => {
+                        format!("To take it from the list, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
+                    }
                     _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
-                }
-                .into(),
+                }),
             },
             false => self.unclear(format!("the rule that a command asks which may be the blocked `{entry}`").into()),
         })
@@ -177,19 +179,19 @@ impl Policy {
 
     fn say_of_risk(&self, command: &Command, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
         let (risk, program) = command.risk();
-        let say = |verdict, place: &Cow<'static, str>, remedy: Cow<'static, str>| {
+        let say = |verdict, place: &Origin, remedy: Cow<'static, str>| {
             let rule = format!("the {} risk of `{program}`", risk.as_str());
-            Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place: place.clone(), remedy })
+            Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place: place.text.clone(), remedy })
         };
         match risk {
             Risk::High if self.block_high_risk.value => say(
                 Verdict::Deny,
                 &self.block_high_risk.place,
-                "To have it ask, set `block_high_risk_commands = false` in [tools.shell].".into(),
+                self.block_high_risk.place.remedy(|| "To have it ask, set `block_high_risk_commands = false` in [tools.shell].".to_owned()),
             ),
             // A person's yes to exactly this is one to its risk.
             Risk::High if self.autonomy.value != Autonomy::Full && !seen.exactly() => {
-                say(Verdict::Ask, &Cow::Borrowed("built in"), to_allow(action).into())
+                say(Verdict::Ask, &Origin::default(), to_allow(action).into())
             }
             Risk::Medium if self.autonomy.value != Autonomy::Full && self.ask_for_medium_risk.value && !seen.allowed() => {
                 say(Verdict::Ask, &self.ask_for_medium_risk.place, to_allow(action).into())

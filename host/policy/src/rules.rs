@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::action::{ActedOn, Action, Phase, Trust};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::files::PathGlobs;
+use crate::origin::Origin;
 use crate::pattern::TextGlob;
 
 /// Rules of one set. More nobody overlooks, and each one takes time on every call.
@@ -46,7 +47,7 @@ pub struct Rule {
     /// As it is written.
     pub rule: String,
     /// Where it stands.
-    pub place: String,
+    pub place: Origin,
 }
 
 /// What a rule does.
@@ -88,9 +89,10 @@ impl RuleSet {
                 verdict: Verdict::Deny,
                 gate,
                 rule: rule.rule.clone().into(),
-                place: rule.place.clone().into(),
-                remedy: format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less.")
-                    .into(),
+                place: rule.place.text.clone(),
+                remedy: rule.place.remedy(|| {
+                    format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less.")
+                }),
             });
         }
         let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
@@ -104,13 +106,11 @@ impl RuleSet {
             verdict: Verdict::Deny,
             gate,
             rule: format!("the rules of {table} that allow, none of which matches").into(),
-            place: first.place.clone().into(),
-            remedy: match table.strip_prefix('[').and_then(|table| table.strip_suffix(']')) {
-                Some(table) => {
-                    format!("To allow it, add a rule:\n[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{}\"]", action.tool).into()
-                }
-                None => format!("To allow it, {table} needs a rule that allows `{}`.", action.tool).into(),
-            },
+            place: first.place.text.clone(),
+            remedy: first.place.remedy(|| {
+                let table = table.trim_matches(['[', ']']);
+                format!("To allow it, add a rule:\n[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{}\"]", action.tool)
+            }),
         })
     }
 

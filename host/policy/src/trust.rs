@@ -42,7 +42,8 @@ impl Trusted {
         let plugin = self.of(action.provider).filter(|plugin| plugin.value == least);
         let (place, remedy): (_, Cow<'static, str>) = match plugin {
             Some(plugin) => {
-                (plugin.place.clone(), format!("To allow it, set `trust = \"verified\"` in [plugins.{}].", action.provider).into())
+                let own = || format!("To allow it, set `trust = \"verified\"` in [plugins.{}].", action.provider);
+                (plugin.place.text.clone(), plugin.place.remedy(own))
             }
             None => ("what the caller says of itself".into(), "No key changes that: the call says that it is trusted no further.".into()),
         };

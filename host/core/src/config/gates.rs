@@ -7,8 +7,8 @@ use berth_contract::{Access, HostError};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Pattern, Permission, Permissions, Phase, Placed, Policy, TextGlob, Trust, Trusted,
-    Verdict, expression, literal,
+    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission, Permissions, Phase, Placed, Policy, TextGlob,
+    Trust, Trusted, Verdict, expression, literal,
 };
 use serde::Serialize;
 
@@ -39,7 +39,17 @@ impl Loaded {
             let authorization = says.config.tools.authorization.enabled.then(|| says.rules("tools.authorization.rules", home));
             std::iter::once(says.rules("tools.policy.rules", home)).chain(authorization).collect::<Vec<_>>()
         };
-        let ceiling = self.ceilings.iter().flat_map(|ceiling| said(&ceiling.says));
+        // Read by itself, a ceiling doesn't know that it is one.
+        let as_ceiling = |mut rules: RuleSet, path: &Path| {
+            for rule in &mut rules.rules {
+                rule.place.kind = OriginKind::Ceiling(path.display().to_string());
+            }
+            rules
+        };
+        let ceiling = self
+            .ceilings
+            .iter()
+            .flat_map(|ceiling| said(&ceiling.says).into_iter().map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path))));
         let authorization = if tools.authorization.enabled { self.rules("tools.authorization.rules", home)? } else { RuleSet::default() };
         Ok(Policy {
             blocklist: self.blocklist(),
@@ -55,17 +65,17 @@ impl Loaded {
     }
 
     fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
-        Placed { value, place: self.place(key).into() }
+        Placed { value, place: self.origin(key) }
     }
 
     fn blocklist(&self) -> Blocklist {
         let shell = &self.config.tools.shell;
+        let built_in = Origin { text: BUILT_IN_COMMANDS.into(), kind: OriginKind::Default };
         let excepted = |entry: &str| shell.allowed_commands.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry));
-        let default =
-            DEFAULT_BLOCKED.iter().filter(|entry| !excepted(entry)).map(|entry| ((*entry).to_owned(), BUILT_IN_COMMANDS.to_owned()));
+        let default = DEFAULT_BLOCKED.iter().filter(|entry| !excepted(entry)).map(|entry| ((*entry).to_owned(), built_in.clone()));
         let written = shell.blocked_commands.iter().enumerate();
         let written =
-            written.map(|(index, entry)| (entry.as_str().to_owned(), self.place(&format!("tools.shell.blocked_commands.{index}"))));
+            written.map(|(index, entry)| (entry.as_str().to_owned(), self.origin(&format!("tools.shell.blocked_commands.{index}"))));
         Blocklist::new(default.chain(written))
     }
 
@@ -84,7 +94,7 @@ impl Loaded {
             let mut lists: Vec<(Option<&Path>, Vec<Permission>)> = Vec::new();
             for (index, rule) in rules.iter().enumerate() {
                 let source = self.source(&format!("{key}.{index}"));
-                let permission = permission(rule, &source, &key, home)?;
+                let permission = self.permission(rule, &source, &key, home)?;
                 let file = match &source {
                     Source::File { path, .. } => self.others(path),
                     _ => None,
@@ -121,10 +131,32 @@ impl Loaded {
             }
             let pattern = format!("*{}*", literal(text.as_str()));
             let rule = PermissionRule { pattern: written(&pattern)?, exact: false, action: PermissionAction::Ask };
-            let permission = permission(&rule, &source, "tools.shell", home)?;
+            let permission = self.permission(&rule, &source, "tools.shell", home)?;
             permissions.push(Permission { rule: format!("confirm_patterns = {:?}", text.as_str()), ..permission });
         }
         Ok(permissions)
+    }
+
+    fn permission(&self, rule: &PermissionRule, source: &Source, key: &str, home: Option<&Path>) -> Result<Permission, HostError> {
+        let pattern = rule.pattern.as_str();
+        let problem = |message: String| HostError::from(Problems::from(Problem::new(source.clone(), message)));
+        let pattern = match (rule.exact, rule.action) {
+            (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
+            (true, PermissionAction::Allow) => Pattern::exactly(pattern),
+            // What is refused or asked for in one spelling alone isn't.
+            (true, _) => return Err(problem(format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out"))),
+        };
+        Ok(Permission {
+            pattern,
+            verdict: match rule.action {
+                PermissionAction::Allow => Verdict::Allow,
+                PermissionAction::Ask => Verdict::Ask,
+                PermissionAction::Deny => Verdict::Deny,
+            },
+            rule: shown(rule),
+            // The list is a table of its own: `[[tools.permissions.write]]`.
+            place: self.origin_of(source, &format!("{key}.")),
+        })
     }
 
     fn rules(&self, key: &str, home: Option<&Path>) -> Result<RuleSet, HostError> {
@@ -133,7 +165,7 @@ impl Loaded {
         let rule = |(index, rule): (usize, &PolicyRule)| {
             let element = format!("{key}.{index}");
             let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source(&element), message)));
-            policy_rule(rule, self.place(&element), home).map_err(problem)
+            policy_rule(rule, self.origin(&element), home).map_err(problem)
         };
         Ok(RuleSet { rules: written.iter().enumerate().map(rule).collect::<Result<_, _>>()? })
     }
@@ -143,29 +175,7 @@ fn written(pattern: &str) -> Result<super::WrittenPattern, HostError> {
     super::WrittenPattern::new(pattern).map_err(HostError::Config)
 }
 
-fn permission(rule: &PermissionRule, source: &Source, key: &str, home: Option<&Path>) -> Result<Permission, HostError> {
-    let pattern = rule.pattern.as_str();
-    let problem = |message: String| HostError::from(Problems::from(Problem::new(source.clone(), message)));
-    let pattern = match (rule.exact, rule.action) {
-        (false, _) => Pattern::new(pattern, spellings(pattern, home)).map_err(problem)?,
-        (true, PermissionAction::Allow) => Pattern::exactly(pattern),
-        // What is refused or asked for in one spelling alone isn't.
-        (true, _) => return Err(problem(format!("{key}: `exact` is for rules with `action = \"allow\"`; leave it out"))),
-    };
-    Ok(Permission {
-        pattern,
-        verdict: match rule.action {
-            PermissionAction::Allow => Verdict::Allow,
-            PermissionAction::Ask => Verdict::Ask,
-            PermissionAction::Deny => Verdict::Deny,
-        },
-        rule: shown(rule),
-        // The list is a table of its own: `[[tools.permissions.write]]`.
-        place: source.place(&format!("{key}.")),
-    })
-}
-
-fn policy_rule(rule: &PolicyRule, place: String, home: Option<&Path>) -> Result<Rule, String> {
+fn policy_rule(rule: &PolicyRule, place: Origin, home: Option<&Path>) -> Result<Rule, String> {
     let effect = match rule.effect {
         PolicyEffect::Allow => Effect::Allow,
         PolicyEffect::Deny => Effect::Deny,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use berth_contract::HostError;
 use berth_contract::text::neutral_line;
 use berth_policy::rules::MAX_RULES;
+use berth_policy::{Origin, OriginKind};
 use berth_system::files::real_or_given;
 use serde_json::Value;
 
@@ -234,6 +235,28 @@ impl Loaded {
     /// Where the rule stands that a dotted key makes, for denials.
     pub fn place(&self, key: &str) -> String {
         self.source(key).place(key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+    }
+
+    /// The same for the gates, which say by its kind what undoes it.
+    pub(crate) fn origin(&self, key: &str) -> Origin {
+        self.origin_of(&self.source(key), key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+    }
+
+    /// The place of a value that comes from `source`.
+    pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
+        let kind = match source {
+            Source::Default => OriginKind::Default,
+            Source::File { path, .. } if self.ceilings.iter().any(|ceiling| ceiling.path == *path) => {
+                OriginKind::Ceiling(path.display().to_string())
+            }
+            Source::File { path, .. } if self.project.as_ref().is_some_and(|project| project.path == *path) => {
+                OriginKind::Project(path.display().to_string())
+            }
+            Source::File { .. } => OriginKind::Own,
+            Source::Variable(name) => OriginKind::Variable(name.clone()),
+            Source::Flag(text) => OriginKind::Flag(text.clone()),
+        };
+        Origin { text: source.place(key).into(), kind }
     }
 
     /// Every value that holds, in the order of the keys' definition.

@@ -104,7 +104,7 @@ impl Loaded {
         let file = &self.config.tools.file;
         let globs = |key: &str, globs: &[PathGlob]| {
             let with_place = |(index, glob): (usize, &PathGlob)| {
-                let place = self.place(&format!("{key}.{index}"));
+                let place = self.origin(&format!("{key}.{index}"));
                 spellings(glob.as_str(), folders.home.as_deref())
                     .into_iter()
                     .map(move |pattern| (pattern, place.clone()))
@@ -146,7 +146,7 @@ impl Loaded {
             };
             // A flag may widen what the file says of the same directory; within one source, the narrower grant counts.
             grants.retain(|(known, from)| known.path != path || same_origin(from, &source));
-            grants.push((Grant { path, access, place: self.place(&element) }, source));
+            grants.push((Grant { path, access, place: self.origin(&element) }, source));
         }
         if problems.is_empty() { Ok(grants.into_iter().map(|(grant, _)| grant).collect()) } else { Err(Problems(problems)) }
     }

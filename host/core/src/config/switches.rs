@@ -9,12 +9,15 @@ use super::Loaded;
 impl Loaded {
     /// What is switched off.
     pub(crate) fn switches(&self) -> Switches {
-        let off = |key: &str| Decision {
-            verdict: Verdict::Deny,
-            gate: Gate::Switches,
-            rule: Cow::Borrowed("enabled = false"),
-            place: self.place(key).into(),
-            remedy: Cow::Borrowed("To have it back, set `enabled` to true there, or take the line out."),
+        let off = |key: &str| {
+            let place = self.origin(key);
+            Decision {
+                verdict: Verdict::Deny,
+                gate: Gate::Switches,
+                rule: Cow::Borrowed("enabled = false"),
+                remedy: place.remedy(|| "To have it back, set `enabled` to true there, or take the line out.".to_owned()),
+                place: place.text,
+            }
         };
         let tools = &self.config.tools;
         let mut switches = Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };

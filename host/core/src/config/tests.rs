@@ -274,7 +274,8 @@ fn flags_add_grants_and_may_widen_what_the_file_says() {
     let access = |allow: Vec<(PathBuf, PathAccess)>| {
         let loaded = load(&scene.folders, &Inputs { allow, ..Inputs::default() }).expect("the configuration is right");
         let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
-        let of_notes: Vec<_> = grants.into_iter().filter(|grant| grant.path == notes).map(|grant| (grant.access, grant.place)).collect();
+        let of_notes: Vec<_> =
+            grants.into_iter().filter(|grant| grant.path == notes).map(|grant| (grant.access, grant.place.text.into_owned())).collect();
         assert_eq!(of_notes.len(), 1, "{of_notes:?}");
         of_notes[0].clone()
     };

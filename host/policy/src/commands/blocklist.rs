@@ -2,6 +2,7 @@
 
 use super::Command;
 use super::split::{UNKNOWN, Word};
+use crate::origin::Origin;
 
 /// What is blocked without a word of the operator's. One of several words means that program with these among its arguments, in this
 /// order; a last word that ends in `=`, any argument that begins with it. `rm -rf /` is every spelling of that.
@@ -16,7 +17,7 @@ pub struct Blocklist(Vec<Entry>);
 struct Entry {
     /// As it is written.
     text: String,
-    place: String,
+    place: Origin,
     /// In small letters.
     words: Vec<String>,
 }
@@ -25,17 +26,17 @@ struct Entry {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blocked<'b> {
     pub(crate) entry: &'b str,
-    pub(crate) place: &'b str,
+    pub(crate) place: &'b Origin,
     /// Whether it does, or may, depending on what is only known when it runs.
     pub(crate) certain: bool,
 }
 
 impl Blocklist {
     /// A list of entries, each with where it stands.
-    pub fn new(entries: impl IntoIterator<Item = (String, String)>) -> Self {
-        let entry = |(text, place): (String, String)| {
+    pub fn new<P: Into<Origin>>(entries: impl IntoIterator<Item = (String, P)>) -> Self {
+        let entry = |(text, place): (String, P)| {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-            (!words.is_empty()).then_some(Entry { text, place, words })
+            (!words.is_empty()).then(|| Entry { place: place.into(), text, words })
         };
         Self(entries.into_iter().filter_map(entry).collect())
     }

@@ -1,7 +1,5 @@
 //! Calls and policies, as tables write them.
 
-use std::borrow::Cow;
-
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Effect, Rule, RuleSet};
@@ -78,7 +76,7 @@ pub fn decide(policy: &Policy, call: &Call, confirmed: bool) -> Decision {
 }
 
 pub fn placed<T>(value: T) -> Placed<T> {
-    Placed { value, place: Cow::Borrowed("here") }
+    Placed { value, place: "here".into() }
 }
 
 pub fn blocklist() -> Blocklist {
@@ -91,7 +89,7 @@ pub fn list(rules: &[(&str, Verdict)]) -> Vec<Permission> {
         pattern: Pattern::new(pattern, vec![(*pattern).to_owned()]).expect("a pattern"),
         verdict: *verdict,
         rule: format!("pattern = {pattern:?}"),
-        place: "here".to_owned(),
+        place: "here".into(),
     };
     rules.iter().map(permission).collect()
 }
@@ -120,7 +118,7 @@ pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
         trust: None,
         phases: Vec::new(),
         rule: format!("{effect:?} {tools:?} {paths:?}"),
-        place: "here".to_owned(),
+        place: "here".into(),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::files::{FileView, Grants};
 
 fn tree() -> (TempDir, FileView, Scope) {
     let dir = tempfile::tempdir().expect("a scratch folder");
-    let grant = Grant { path: dir.path().to_owned(), access: Access::Read, place: "the test".to_owned() };
+    let grant = Grant { path: dir.path().to_owned(), access: Access::Read, place: "the test".into() };
     let grants = Grants::open(vec![grant], Vec::new(), |rules| rules).expect("the grant");
     let scope = Scope { root: dir.path().to_str().expect("UTF-8").to_owned(), ..Scope::default() };
     (dir, FileView::new(Arc::new(grants), true), scope)

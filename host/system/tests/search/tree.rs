@@ -61,7 +61,7 @@ impl Tree {
             let globs = globs.iter().map(|glob| ((*glob).to_owned(), "the test".to_owned()));
             PathGlobs::new(globs.collect()).expect("globs")
         };
-        let grant = Grant { path: self.root.join(below), access: Access::Read, place: "the test".to_owned() };
+        let grant = Grant { path: self.root.join(below), access: Access::Read, place: "the test".into() };
         let (deny_read, allow_read) = (globs(deny_read), globs(allow_read));
         let grants = Grants::open(vec![grant], Vec::new(), |rules| rules.with_globs(deny_read, allow_read, PathGlobs::default()));
         FileView::new(Arc::new(grants.expect("the grant")), true)

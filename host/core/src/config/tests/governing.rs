@@ -80,6 +80,9 @@ fn every_decision_shows_its_rule_and_its_line() {
     let refused = path(&scene.load(narrow), "/w/a", Verdict::Deny, Gate::Authorization);
     let lines = refused.remedy.strip_prefix("To allow it, add a rule:\n").expect("it tells lines");
     path(&scene.load(&format!("{narrow}{lines}\n")), "/w/a", Verdict::Ask, Gate::Autonomy);
+    let blocked = command(&scene.load(""), "curl x", Verdict::Deny, Gate::Blocklist);
+    let lines = blocked.remedy.strip_prefix("To take it from the list, write in berth.toml:\n").expect("it tells lines");
+    command(&scene.load(&format!("[tools]\ncall = 20\n{lines}\n")), "curl x", Verdict::Ask, Gate::Autonomy);
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     let loaded = scene.load(text);
     let blocked = command(&loaded, "git -C x push", Verdict::Deny, Gate::Blocklist);
     assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
-    assert!(command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy.contains("tools.shell.allowed_commands = [\"wget\"]"));
+    assert!(command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy.contains("allowed_commands = [\"wget\"]"));
     command(&loaded, "curl x", Verdict::Allow, Gate::Autonomy);
     // Of a stranger's exceptions none counts, and what they block is added.
     let loaded = scene.load_with(text, "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n");

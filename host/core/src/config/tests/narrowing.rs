@@ -484,7 +484,7 @@ fn a_denial_of_it_shows_its_own_line() {
     let loaded = scene.load_with("tools.file.deny_read = [\"a\"]", "\n[tools.file]\ndeny_read = [\n\"b\"]\nallowed_paths = [\"src\"]\n");
     let policy = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there");
     let place = |line| format!("[tools.file] in {}, line {line}", scene.work.join("berth.toml").display());
-    assert_eq!(policy.grants[0].place, place(5));
+    assert_eq!(policy.grants[0].place.text, place(5));
     let rules = FileRules::new(policy.grants, Vec::new()).with_globs(policy.deny_read, policy.allow_read, policy.deny_write);
     let of = |name: &str| {
         let path = scene.work.join("src").join(name);
