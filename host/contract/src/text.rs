@@ -52,7 +52,11 @@ pub fn neutral(text: &str) -> Cow<'_, str> {
 fn suspect(bytes: &[u8]) -> Option<usize> {
     let is_suspect = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let mut chunks = bytes.chunks_exact(64);
-    let clean = chunks.by_ref().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | is_suspect(*byte))).count() * 64;
+    let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is_suspect(*byte));
+    let clean = chunks.by_ref().take_while(|chunk| !any(chunk)).count() * 64;
+    if !any(&bytes[clean..]) {
+        return None;
+    }
     bytes[clean..].iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
 }
 

@@ -230,14 +230,14 @@ fn asked_time(schema: &Value, arguments: &Value) -> Option<Duration> {
 
 /// An id that no other call has: this process's, and a number.
 fn next_id() -> CallId {
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| {
+    static PROCESS: LazyLock<String> = LazyLock::new(|| {
         let mut bytes = [0; 8];
         // Without random bytes, ids are still unique in this process.
         let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        u64::from_ne_bytes(bytes)
+        format!("{:016x}-", u64::from_ne_bytes(bytes))
     });
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    CallId(format!("{:016x}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed)).into())
+    CallId((PROCESS.clone() + &NEXT.fetch_add(1, Ordering::Relaxed).to_string()).into())
 }
 
 /// Takes the time of each step.

@@ -76,24 +76,26 @@ impl Line {
 
     pub(super) fn number(&mut self, key: &str, number: u64) {
         self.key(key);
-        // A vector takes everything.
-        let _ = write!(self.0, "{number}");
+        time::number(&mut self.0, number);
     }
 
     /// What a program ended with.
     pub(super) fn code(&mut self, key: &str, code: i32) {
         self.key(key);
+        // A vector takes everything.
         let _ = write!(self.0, "{code}");
     }
 
     /// In milliseconds, to the microsecond, as JSON writes them again: without zeros at the end.
     pub(super) fn time(&mut self, key: &str, time: Duration) {
         self.key(key);
-        let micros = time.as_micros();
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let (whole, part) = (micros / 1000, micros % 1000);
-        let _ = write!(self.0, "{whole}");
+        time::number(&mut self.0, whole);
         if part > 0 {
-            let _ = write!(self.0, ".{part:03}");
+            let mut digits = *b".000";
+            time::digits(&mut digits[1..], part);
+            self.0.extend_from_slice(&digits);
             while self.0.last() == Some(&b'0') {
                 self.0.pop();
             }
@@ -232,7 +234,8 @@ fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
 
 /// A text as JSON has it.
 fn quoted(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    if is_plain(text.as_bytes()) {
+        out.reserve(text.len() + 2);
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
@@ -240,6 +243,11 @@ fn quoted(out: &mut Vec<u8>, text: &str) {
         // A vector takes everything, and a text is always JSON.
         let _ = serde_json::to_writer(out, text);
     }
+}
+
+/// Whether JSON has a text as it is. Without a way out in the middle, many bytes are looked at at a time.
+fn is_plain(text: &[u8]) -> bool {
+    text.chunks(64).all(|chunk| chunk.iter().fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\')))
 }
 
 /// Hashes what is written, up to a bound.

@@ -26,6 +26,14 @@ pub(super) fn digits(place: &mut [u8], mut number: u64) {
     }
 }
 
+/// Adds a number. By hand for the same reason.
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    let mut text = [0; 20];
+    digits(&mut text, number);
+    let first = text.iter().position(|digit| *digit != b'0').unwrap_or(19);
+    out.extend_from_slice(&text[first..]);
+}
+
 /// The day of the Gregorian calendar, so many days after 1 January 1970. Years begin in March here, so that the day that some years have
 /// more is the last one; an era is the 400 years after which everything repeats.
 fn date(days: u64) -> (u64, u64, u64) {
@@ -50,6 +58,15 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, UNIX_EPOCH + Duration::new(seconds, micros * 1000));
         assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_elsewhere() {
+        for value in [0, 1, 9, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            let mut out = b"x".to_vec();
+            number(&mut out, value);
+            assert_eq!(String::from_utf8_lossy(&out), format!("x{value}"));
+        }
     }
 
     #[test]
