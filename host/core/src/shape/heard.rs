@@ -35,7 +35,7 @@ impl Events for Redacting {
         let mut redacted = self.source.part(part.clone());
         if let (Body::Text(text), Body::Text(raw)) = (&mut redacted.body, &part.body) {
             let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-            redact::across(&mut [&mut before.clone(), text]);
+            redact::across(&mut [&mut before.clone(), text], self.source.keys());
             before.push_str(raw);
             let from = before.ceil_char_boundary(before.len().saturating_sub(REMEMBERED));
             before.drain(..from);

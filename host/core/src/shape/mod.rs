@@ -285,7 +285,7 @@ fn contents(parts: Vec<Content>, source: Option<Source>) -> Vec<Content> {
     let Some(source) = source else { return parts.collect() };
     let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
     let texts = parts.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
-    redact::across(&mut texts.collect::<Vec<_>>());
+    redact::across(&mut texts.collect::<Vec<_>>(), source.keys());
     parts
 }
 

@@ -3,6 +3,7 @@
 use super::blocks;
 use super::find::{Found, find, looked_at};
 use super::keys::Keys;
+use super::mark;
 
 /// Characters of base64 that can hide something: a short password with its key takes as many.
 const LEAST: usize = 24;
@@ -126,7 +127,10 @@ pub(super) fn percent(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -
     let part = |byte: &&u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`' | b'<' | b'>');
     let start = at - bytes[from..at].iter().rev().take(256).take_while(part).count();
     let start = text.ceil_char_boundary(start);
-    let end = text.floor_char_boundary(at + bytes[at..].iter().take(MAX_WORD).take_while(part).count());
+    // A mark is none of it, though its first part has no white space in it.
+    let ends = |offset: usize, byte: u8| byte == b'[' && mark::length(&bytes[at + offset..]) > 0;
+    let length = bytes[at..].iter().enumerate().take(MAX_WORD).take_while(|(offset, byte)| part(byte) && !ends(*offset, **byte)).count();
+    let end = text.floor_char_boundary(at + length);
     let mut plain = Vec::with_capacity(end - start);
     let mut places = Vec::with_capacity(end - start + 1);
     let mut raw = start;

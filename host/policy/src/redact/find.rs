@@ -49,7 +49,7 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
         }
         match secret_at(text, at, from, keys) {
             // What holds a mark was looked at before.
-            Some(secret) if secret.start >= from && !holds_mark(&bytes[secret.start..secret.end]) => {
+            Some(secret) if secret.start >= from && !mark::holds(&bytes[secret.start..secret.end]) => {
                 (from, at) = (secret.end, secret.end);
                 found.push(secret);
             }
@@ -71,11 +71,6 @@ thread_local! {
     pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-fn holds_mark(bytes: &[u8]) -> bool {
-    looked_at(bytes.len());
-    bytes.iter().enumerate().any(|(at, byte)| *byte == b'[' && mark::length(&bytes[at..]) > 0)
-}
-
 fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let three = [bytes[at], bytes[at + 1], bytes[at + 2]];
@@ -85,6 +80,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"-EN" => blocks::ended(bytes, at, from),
         b":AA" => shapes::telegram(bytes, at),
         b"1//" => shapes::google_refresh(bytes, at),
+        b"\\u0" => keys::escaped(text, at, keys),
         b"-us" => shapes::mailchimp(bytes, at),
         b"eyJ" => shapes::jwt(bytes, at),
         _ if blocks::key_begins(three) => blocks::headless(bytes, at),
@@ -173,9 +169,9 @@ static TRIGGERS: Threes = {
         }
         index += 1;
     }
-    let others: [&[u8; 3]; 17] = [
-        b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE", b"%3D", b"%3d", b"%3A", b"%3a", b"%20", b"%2F", b"%2f", b"%22",
-        b"%40",
+    let others: [&[u8; 3]; 18] = [
+        b"\\u0", b"://", b"-BE", b"-EN", b":AA", b"1//", b"-us", b"eyJ", b"[RE", b"%3D", b"%3d", b"%3A", b"%3a", b"%20", b"%2F", b"%2f",
+        b"%22", b"%40",
     ];
     index = 0;
     while index < others.len() {

@@ -1,7 +1,7 @@
 //! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
 use super::find::{Found, looked_at};
-use super::mark;
+use super::{below, mark};
 
 /// Bytes of a key that are looked at, on each side of its telling word.
 const MAX_KEY: usize = 64;
@@ -93,7 +93,10 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     let last = last.trim_end_matches(|c: char| c.is_ascii_digit());
     let is = |word: &str| last.eq_ignore_ascii_case(word);
     let after = |known: &[&str]| known.iter().any(|word| before.eq_ignore_ascii_case(word));
-    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(is) || is("pass") && !before.is_empty() {
+    if ["password", "passwd", "passphrase", "pwd", "passwort"].into_iter().any(is)
+        || is("pass") && !before.is_empty()
+        || is("phrase") && after(&["pass"])
+    {
         return Some(PASSWORD);
     }
     if last.len() > 8 && last.to_ascii_lowercase().ends_with("password") {
@@ -155,22 +158,57 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
 /// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what counts there.
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
-    let part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(part).count();
+    let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
     let separator = Separator::behind(bytes, end)?;
-    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(part).count();
-    let kind = kind_of(&text[start..end])?;
-    let tag = start.checked_sub(1).is_some_and(|before| bytes[before] == b'<');
-    let flag = bytes[start..].starts_with(b"--");
+    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+    value_of(bytes, &text[start..end], start, &separator, keys)
+}
+
+/// The secret whose key is written with an escape of JSON, the first of which is at `at`: `"pass\u0077ord"`.
+pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+    let bytes = text.as_bytes();
+    let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+    if start.checked_sub(1).map(|before| bytes[before]) != Some(b'"') {
+        return None;
+    }
+    let (mut key, mut end) = (String::new(), start);
+    while key.len() < MAX_KEY {
+        let code = text.get(end..end + 6).and_then(|code| code.strip_prefix("\\u00")).and_then(|code| u8::from_str_radix(code, 16).ok());
+        let (byte, length) = code.map_or((*bytes.get(end)?, 1), |byte| (byte, 6));
+        if !is_of_key(byte) {
+            break;
+        }
+        key.push(char::from(byte));
+        end += length;
+    }
+    looked_at(end - start);
+    value_of(bytes, &key, start, &Separator::behind(bytes, end)?, keys)
+}
+
+fn is_of_key(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// The value of a key that begins at `start`, where it is a secret.
+fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+    let kind = kind_of(key)?;
+    let before = start.checked_sub(1).map(|before| bytes[before]);
+    let tag = before == Some(b'<');
+    let flag = key.starts_with("--");
     match separator.sign {
         b'>' if !tag => return None,
         b' ' if !flag => return None,
         _ => {}
     }
-    let value = Value::at(bytes, separator.end, kind, start)?;
+    let apart = tag || before == Some(b'"');
+    if let Some(found) = over_lines(bytes, kind, start, separator, apart, keys) {
+        return Some(found);
+    }
+    // A mark has a space in it, so it is looked for where it may begin.
+    let value = Value::at(bytes, separator.end, kind, start).filter(|value| mark::length(&bytes[value.start..]) == 0)?;
     let place = keys(start);
-    let exact = text[start..end].to_ascii_lowercase().ends_with("secret_access_key") && value.judged.len() == 40;
-    if without_comma(value.judged).eq_ignore_ascii_case(&bytes[start..end]) {
+    let exact = key.to_ascii_lowercase().ends_with("secret_access_key") && value.judged.len() == 40;
+    if without_comma(value.judged).eq_ignore_ascii_case(key.as_bytes()) {
         // `password=password`, in a list of arguments.
         return None;
     }
@@ -180,6 +218,29 @@ pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Optio
     }
     let end = value.end(bytes, kind, place);
     Some(Found { start: value.start, end, kind: kind.name })
+}
+
+/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several lines.
+fn over_lines(bytes: &[u8], kind: Kind, key: usize, separator: &Separator, apart: bool, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+    let at = separator.end;
+    let begins = *bytes.get(at)?;
+    let named = matches!(separator.sign, b':' | b'=' | b'>');
+    let in_settings = || named && keys(key) >= Keys::Settings;
+    let (span, place) = match begins {
+        b'[' if separator.sign != b'>' && named && keys(key) != Keys::Unknown => (below::list(bytes, at)?, keys(key)),
+        b'"' | b'\'' if in_settings() => (below::tripled(bytes, at).or_else(|| below::open(bytes, at))?, Keys::Settings),
+        b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings() => {
+            (below::below(bytes, key, at, apart && begins != b'|')?, Keys::Settings)
+        }
+        _ => return None,
+    };
+    let judged = &bytes[span.first.0..span.first.1.min(span.first.0 + JUDGED)];
+    let quoted = span.quoted.then_some(span.end);
+    let value = Value { start: span.start, judged, quoted, whole_line: false, assigned: false, last: false };
+    // A list of the names of secrets is none of secrets.
+    let name = std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
+    let holds_mark = || mark::holds(&bytes[span.start..span.end]);
+    (!name && value.is_secret(kind, place) && !holds_mark()).then_some(Found { start: span.start, end: span.end, kind: kind.name })
 }
 
 /// What stands between a key and its value.
@@ -204,12 +265,30 @@ impl Separator {
             b':' if next == b'=' => behind + 2,
             b':' if next != b':' => behind + 1,
             b'>' => behind + 1,
-            _ if behind > at => return Some(Self { sign: b' ', end: behind }),
-            _ => return None,
+            _ => return named(bytes, at).or_else(|| (behind > at).then_some(Self { sign: b' ', end: behind })),
         };
         let end = spaces(end);
         Some(Self { sign, end: if sign == b':' { typed(bytes, end).unwrap_or(end) } else { end } })
     }
+}
+
+/// The sign behind the word for a value, where the key itself is one: `key="Password" value="…"`, `"name": "PASSWORD", "value": "…"`.
+fn named(bytes: &[u8], at: usize) -> Option<Separator> {
+    if !matches!(bytes.get(at)?, b' ' | b',' | b'\n' | b'\r') {
+        return None;
+    }
+    let blank = |at: usize| at + bytes[at..].iter().take(64).take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',')).count();
+    let mut at = blank(at);
+    if bytes[..at].ends_with(b"\n") || bytes[..at].ends_with(b" ") {
+        let line = &bytes[at..bytes.len().min(at + 16)];
+        at = blank(at + below::numbered(line));
+    }
+    at += usize::from(bytes.get(at) == Some(&b'"'));
+    at += bytes.get(at..at + 5).filter(|word| word.eq_ignore_ascii_case(b"value"))?.len();
+    at += usize::from(bytes.get(at) == Some(&b'"'));
+    let space = |at: usize| at + bytes[at..].iter().take(8).take_while(|byte| **byte == b' ').count();
+    let sign = space(at);
+    matches!(bytes.get(sign)?, b'=' | b':').then(|| Separator { sign: bytes[sign], end: space(sign + 1) })
 }
 
 /// Where a text literal begins behind the type that stands before it: `password: &str = "…"`.
@@ -286,7 +365,7 @@ impl<'a> Value<'a> {
     fn is_secret(&self, kind: Kind, place: Keys) -> bool {
         let trimmed = self.judged.trim_ascii();
         let text = String::from_utf8_lossy(trimmed);
-        if text.chars().count() < kind.least || mark::length(trimmed) > 0 || text.contains("[REDACTED:") || is_placeholder(&text) {
+        if text.chars().count() < kind.least || mark::holds(trimmed) || is_placeholder(&text) {
             return false;
         }
         let quoted = self.quoted.is_some();
@@ -332,7 +411,7 @@ fn bare_stop(byte: u8, whole_line: bool) -> bool {
 }
 
 /// Where a quoted value ends: at a quote behind as many backslashes as the first one had, on the same line.
-fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
+pub(super) fn closed(bytes: &[u8], start: usize, quote: u8, escaped: usize) -> Option<usize> {
     let mut slashes = 0;
     for (offset, byte) in bytes[start..].iter().take(MAX_QUOTED).enumerate() {
         looked_at(1);
@@ -385,7 +464,7 @@ fn is_placeholder(value: &str) -> bool {
         "hidden",
         "changed",
     ];
-    const WITHIN: [&str; 17] = [
+    const WITHIN: [&str; 16] = [
         "example",
         "placeholder",
         "changeme",
@@ -395,7 +474,6 @@ fn is_placeholder(value: &str) -> bool {
         "your_",
         "yourpassword",
         "yoursecret",
-        "redacted",
         "dummy",
         "replace-me",
         "replace_me",
@@ -404,13 +482,21 @@ fn is_placeholder(value: &str) -> bool {
         "xxxx",
         "****",
     ];
+    // What looks like a mark of ours without being one is no excuse.
+    let hidden = lower.trim_start_matches(['[', '<', '*', '(']);
+    if hidden.starts_with("redacted") && !hidden.starts_with("redacted:") {
+        return true;
+    }
     WHOLE.contains(&&*lower) || WITHIN.iter().any(|word| lower.contains(word)) || lower.starts_with("<") || lower.ends_with("...")
 }
 
 /// Whether a value says where the secret is, instead of being it: a variable, a call, a path, a field of something.
 fn is_reference(value: &str, quoted: bool) -> bool {
     let bytes = value.as_bytes();
-    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(') && !(quoted && bytes[0] == b'$' && is_crypt(value)) {
+    if matches!(bytes[0], b'$' | b'<' | b'{' | b'[' | b'(')
+        && !value.starts_with("[REDACTED:")
+        && !(quoted && bytes[0] == b'$' && is_crypt(value))
+    {
         return true;
     }
     if value.starts_with("%(") || value.starts_with("%{") || value.starts_with("#{") || value.starts_with("{{") || value.contains("${") {
@@ -477,6 +563,7 @@ mod tests {
             ("spring.datasource.password", "password"),
             ("MYSQL_PASS", "password"),
             ("PGPASSWORD", "password"),
+            ("PASS_PHRASE", "password"),
             ("userPassword", "password"),
             ("client_secret", "secret"),
             ("clientSecret", "secret"),

@@ -33,6 +33,12 @@ pub(super) fn length(text: &[u8]) -> usize {
     if whole { BEGIN.len() + kind + 1 + kept + END.len() } else { 0 }
 }
 
+/// Whether a mark stands anywhere in `text`.
+pub(super) fn holds(text: &[u8]) -> bool {
+    super::find::looked_at(text.len());
+    text.iter().enumerate().any(|(at, byte)| *byte == b'[' && length(&text[at..]) > 0)
+}
+
 /// The first mark in `text`, also one that was copied inexactly: with three dots instead of one character, or without its end.
 pub fn first(text: &str) -> Option<&str> {
     let start = text.find(BEGIN)?;

@@ -4,6 +4,7 @@
 //! base64 and with percent signs (`encoded`). There are no regular expressions: nothing is compiled at start, and every look is bounded, so
 //! that the time is linear in the text, whatever a stranger writes.
 
+mod below;
 mod blocks;
 mod encoded;
 mod find;
@@ -23,7 +24,14 @@ use find::{Found, find};
 pub use keys::Keys;
 pub use mark::first as first_mark;
 
-/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never taken for a secret.
+/// How often a text is looked at again where marks were put into it: they may show what was hidden by what they stand for.
+const LOOKS: usize = 8;
+
+/// Bytes behind the beginning of a part within which a value begins whose key ends the part before.
+const NEAR: usize = 256;
+
+/// `text` with marks instead of secrets. It is not copied where it holds none. A mark is never taken for a secret, and doing it twice changes
+/// nothing.
 pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
     text_where(text, &|_| keys)
 }
@@ -31,7 +39,39 @@ pub fn text(text: &str, keys: Keys) -> Cow<'_, str> {
 /// As [`text()`], where it depends on the place which keys count: `keys` gets the offset of each key that is found.
 pub fn text_where<'a>(text: &'a str, keys: &dyn Fn(usize) -> Keys) -> Cow<'a, str> {
     let found = find(text, keys, 0);
-    if found.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(marked(text, &found)) }
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut moved = Vec::new();
+    let mut out = marked(text, &found, &mut moved);
+    for _ in 0..LOOKS {
+        let more = find(&out, &|offset| keys(before(&moved, offset)), 0);
+        if more.is_empty() {
+            return Cow::Owned(out);
+        }
+        out = marked(&out, &more, &mut moved);
+    }
+    // Nobody writes this but to have something found behind something else.
+    out.clear();
+    mark::write(&mut out, "text", "");
+    Cow::Owned(out)
+}
+
+/// A mark, where it stands in a text, and where in the text before it what it stands for.
+struct Moved {
+    start: usize,
+    end: usize,
+    old_start: usize,
+    old_end: usize,
+}
+
+/// Where an offset was before marks were put in, so many times.
+fn before(moved: &[Vec<Moved>], offset: usize) -> usize {
+    moved.iter().rev().fold(offset, |offset, marks| match marks[..marks.partition_point(|mark| mark.start <= offset)].last() {
+        Some(mark) if offset < mark.end => mark.old_start,
+        Some(mark) => mark.old_end + (offset - mark.end),
+        None => offset,
+    })
 }
 
 /// The text of a field: as [`text()`], and the whole of it where the field's name says that it is secret.
@@ -109,8 +149,9 @@ fn bytes(bytes: Vec<u8>, keys: Keys) -> Vec<u8> {
     }
 }
 
-/// The same for the texts of several parts, where a secret may begin in one and end in a later one: its mark stands where it begins.
-pub fn across(texts: &mut [&mut String]) {
+/// The same for the texts of several parts, where a secret may begin in one and end in a later one, or its key end the one before: its mark
+/// stands where it begins.
+pub fn across(texts: &mut [&mut String], keys: Keys) {
     if texts.len() < 2 {
         return;
     }
@@ -122,8 +163,11 @@ pub fn across(texts: &mut [&mut String]) {
         ends.push(end);
     }
     let part_of = |offset: usize| ends.partition_point(|end| *end <= offset);
-    let mut found = find(&joined, &|_| Keys::Unknown, 0);
-    found.retain(|found| part_of(found.start) != part_of(found.end - 1));
+    let mut found = find(&joined, &|_| keys, 0);
+    found.retain(|found| {
+        let part = part_of(found.start);
+        part != part_of(found.end - 1) || part > 0 && found.start - ends[part - 1] < NEAR
+    });
     if found.is_empty() {
         return;
     }
@@ -149,14 +193,18 @@ pub fn across(texts: &mut [&mut String]) {
     }
 }
 
-fn marked(text: &str, found: &[Found]) -> String {
+fn marked(text: &str, found: &[Found], moved: &mut Vec<Vec<Moved>>) -> String {
     let mut out = String::with_capacity(text.len());
+    let mut marks = Vec::with_capacity(found.len());
     let mut at = 0;
     for found in found {
         out.push_str(&text[at..found.start]);
+        let start = out.len();
         mark::write(&mut out, found.kind, &text[found.start..found.end]);
+        marks.push(Moved { start, end: out.len(), old_start: found.start, old_end: found.end });
         at = found.end;
     }
     out.push_str(&text[at..]);
+    moved.push(marks);
     out
 }

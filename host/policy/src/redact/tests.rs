@@ -350,6 +350,58 @@ fn settings_are_taken_whole() {
 }
 
 #[test]
+fn settings_are_found_over_lines_and_in_lists() {
+    let secret = "Tr0ub4dor&3x";
+    for around in [
+        "password: |\n  @\nuser: me\n",
+        "  password: >-\n    @\n  user: me\n",
+        "password:\n  @\nuser: me\n",
+        "   3\tpassword: |\n   4\t  @\n   5\tuser: me\n",
+        "a.yml:3: password: |\na.yml-4-   @\na.yml-5- user: me\n",
+        "secrets:\n- @\nuser: me\n",
+        "password: [@]\nuser: me\n",
+        "password: [\"@\", \"b\"]\nuser: me\n",
+        "{\"token\":[\"@\"],\"user\":\"me\"}",
+        "{\"token\": [\n  \"@\"\n ], \"user\": \"me\"}",
+        "{\"password\":\n \"@\",\n \"user\": \"me\"}",
+        "{\"pass\\u0077ord\": \"@\", \"user\": \"me\"}",
+        "{\"\\u0070assword\": \"@\", \"user\": \"me\"}",
+        "<password>\n  @\n</password><user>me</user>",
+        "<add key=\"Password\" value=\"@\" user=\"me\"/>",
+        "{\"name\": \"DB_PASSWORD\", \"value\": \"@\"}, user me",
+        "- name: DB_PASSWORD\n  value: @\nuser: me",
+        "  12\t- name: DB_PASSWORD\n  13\t  value: @\n  14\tuser: me",
+        "secret = \"a long text\nof @\"\nuser = \"me\"\n",
+        "secret = \"\"\"\n@\n\"\"\"\nuser = \"me\"\n",
+        "PASS_PHRASE: @\nuser: me\n",
+        "PASSWORD=[REDACTED:anything@\nuser=me\n",
+    ] {
+        let redacted = gone(&around.replace('@', secret), secret, Keys::Settings);
+        assert!(redacted.contains("user") && redacted.contains("me"), "{redacted}");
+    }
+    for text in [
+        "password:\n  least: 12\n  most: 100\n",
+        "secrets:\n  - DB_PASSWORD\n  - NPM_TOKEN\n",
+        "secrets: [DB_PASSWORD, NPM_TOKEN]\n",
+        "token: []\nnext: [1234567890]\n",
+        "password: [REDACTED]\npassword: <redacted>\n",
+        "password:\nusername_of_the_owner\n",
+        "\"password\": {\n  \"type\": \"string\"\n}",
+        "password: ''\nnext: 'something else'\n",
+    ] {
+        assert_eq!(super::text(text, Keys::Settings), text);
+    }
+}
+
+#[test]
+fn what_a_mark_uncovers_is_looked_at_by_its_own_line() {
+    let text = "a Tr0ub4dor&3x password=hunter2hunter2\nb password=hunter2hunter2\n";
+    let second = text.find('\n').expect("a line");
+    let redacted = text_where(text, &|offset| if offset < second { Keys::Text } else { Keys::Unknown });
+    assert_eq!(redacted, "a Tr0ub4dor&3x password=[REDACTED:password hun…]\nb password=hunter2hunter2\n");
+}
+
+#[test]
 fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
     let whole = pem("OPENSSH PRIVATE KEY");
     let lines: Vec<&str> = whole.lines().collect();
@@ -434,8 +486,14 @@ fn a_secret_in_pieces_is_found() {
         let mut pieces: Vec<String> = secret.as_bytes().chunks(size).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect();
         pieces.insert(0, "before ".to_owned());
         pieces.push(" after".to_owned());
-        across(&mut pieces.iter_mut().collect::<Vec<_>>());
+        across(&mut pieces.iter_mut().collect::<Vec<_>>(), Keys::Text);
         assert_eq!(pieces.concat(), "before [REDACTED:github-token ghp_…] after");
+    }
+    // The key may stand in one part, and the value in the next.
+    for (keys, told) in [(Keys::Text, false), (Keys::Settings, false), (Keys::Unknown, true)] {
+        let mut pieces = ["{\"password\": \"".to_owned(), "Tr0ub4dor&3x\"}".to_owned()];
+        across(&mut pieces.iter_mut().collect::<Vec<_>>(), keys);
+        assert_eq!(pieces.concat().contains("Tr0ub4dor&3x"), told, "{pieces:?}");
     }
 }
 
@@ -505,6 +563,14 @@ fn piece() -> impl Strategy<Value = String> {
         "xxxxxxxx",
         "hunter2hunter2",
         "dXNlcj1tZQpwYXNzd29yZD1odW50ZXIyMg",
+        "password: |\n  ",
+        "\n  - ",
+        "\"pass\\u0077ord\": ",
+        "[",
+        "]",
+        "\"\"\"",
+        "\" value=\"",
+        "\n   3\t",
     ];
     prop_oneof![
         4 => proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
@@ -518,14 +584,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics_and_nothing_grows_without_bound(pieces in proptest::collection::vec(piece(), 0..40)) {
+    fn nothing_panics_nothing_grows_without_bound_and_twice_is_as_once(pieces in proptest::collection::vec(piece(), 0..40)) {
         let text = pieces.concat();
         for keys in [Keys::Unknown, Keys::Text, Keys::Settings, Keys::PrivateKey] {
             let once = super::text(&text, keys);
             prop_assert!(once.len() <= 8 * text.len(), "{text:?} grows to {once:?}");
+            let twice = super::text(&once, keys).into_owned();
+            prop_assert_eq!(&twice, &*once, "{:?}", text);
         }
         let mut parts = pieces.clone();
-        across(&mut parts.iter_mut().collect::<Vec<_>>());
+        across(&mut parts.iter_mut().collect::<Vec<_>>(), Keys::Settings);
         prop_assert_eq!(parts.len(), pieces.len());
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
             super::json(value, Keys::Text);
@@ -589,6 +657,18 @@ fn the_time_is_linear_whatever_is_written() {
         "MIIEogIBAAKCAQEAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA ",
         "MIIEogIBAAKCAQEAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n",
         "MIIEogIBAAKC ",
+        "pwd: |\n",
+        "pwd: |\n  pwd: |\n    ",
+        "pwd:\n  ",
+        "pwd:\n\n",
+        "token:\n- ",
+        "token: [",
+        "token: [\"a1b2c3d4e5\" ",
+        "pwd=\"\"\"a",
+        "pwd='''b",
+        "pwd=\"abc1234\n",
+        "\"\\u0070",
+        "\"pwd\" value=",
     ] {
         let mut text = piece.repeat((1 << 16) / piece.len());
         // A mark at the end makes what would be a secret without it none.
