@@ -173,7 +173,7 @@ fn where_nothing_can_be_recorded_nothing_is_done() {
     fs::create_dir_all(cli.own().data).and_then(|()| fs::write(cli.own().data.join("audit"), "no folder")).expect("it is written");
     let write = ["--set", "tools.autonomy=full", "call", "write", "path=new.txt", "content=x"];
     let new = cli.work().join("new.txt");
-    let told = cli.run(&write).ends(1).stderr;
+    let told = cli.run(&write).ends(4).stderr;
     for words in ["error[permanent_failure/audit]: The call was not run", "data/audit: ", "`on_failure = \"continue\"` in [audit]"] {
         assert!(told.contains(words), "{words:?} is missing in: {told}");
     }

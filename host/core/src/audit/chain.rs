@@ -13,6 +13,9 @@ const SEAL: usize = 9 + 64 + 2;
 /// Bytes before the kind of a record: `{` and its moment.
 pub(super) const BEFORE_KIND: usize = r#"{"ts":"2026-03-01T12:00:00.000001Z","#.len();
 
+/// What stands before a text whose hash is recorded: no record's hash, so that no text, whoever chose it, gets the hash of a record.
+const TEXT: &Hash = b"berth: a text in the arguments: ";
+
 /// A place in the chain: the number of a record and its hash. The first record follows [`Link::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
@@ -46,8 +49,34 @@ impl Key {
 
     /// The hash of a record whose bytes before its hash are `signed`, after the record with the hash `previous`.
     pub(super) fn hash(&self, previous: &Hash, signed: &[u8]) -> Hash {
-        let inner = self.inner.clone().chain_update(previous).chain_update(signed).finalize();
-        self.outer.clone().chain_update(inner).finalize().into()
+        let mut hash = self.after(previous);
+        hash.update(signed);
+        hash.done()
+    }
+
+    /// A hash of a text that a record doesn't hold.
+    pub(super) fn of_text(&self) -> Hashed {
+        self.after(TEXT)
+    }
+
+    fn after(&self, previous: &Hash) -> Hashed {
+        Hashed { inner: self.inner.clone().chain_update(previous), outer: self.outer.clone() }
+    }
+}
+
+/// A hash with the key, as its bytes come.
+pub(super) struct Hashed {
+    inner: Sha256,
+    outer: Sha256,
+}
+
+impl Hashed {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.inner.update(bytes);
+    }
+
+    pub(super) fn done(self) -> Hash {
+        self.outer.chain_update(self.inner.finalize()).finalize().into()
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use berth_contract::text::{cut, neutral};
 use berth_policy::redact::{self, Keys};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::{chain, time};
+use super::chain::{self, Hash, Hashed, Key};
+use super::time;
 
 /// Bytes of a text among the arguments, beyond which its beginning stands for it.
 const LONG: usize = 1024;
@@ -36,12 +36,13 @@ const HASHED: usize = 16 * 1024 * 1024;
 const THINK: &str = "_tafc_think";
 
 /// A record without its seal. What is nothing, or `false`, is left out.
-pub(super) struct Line(Vec<u8>);
+pub(super) struct Line<'k>(Vec<u8>, &'k Key);
 
-impl Line {
-    /// A record of a kind, of this moment.
-    pub(super) fn new(kind: &str) -> Self {
-        let mut line = Self(Vec::with_capacity(1024));
+impl<'k> Line<'k> {
+    /// A record of a kind, of this moment. What is not recorded whole leaves a hash with the key: without one, whoever reads the record
+    /// could try what stood there.
+    pub(super) fn new(kind: &str, key: &'k Key) -> Self {
+        let mut line = Self(Vec::with_capacity(1024), key);
         line.0.extend_from_slice(b"{\"ts\":\"");
         time::write(&mut line.0, SystemTime::now());
         line.0.extend_from_slice(b"\",\"kind\":\"");
@@ -140,12 +141,12 @@ impl Line {
     pub(super) fn arguments(&mut self, key: &str, arguments: &Value) {
         self.key(key);
         let from = self.0.len();
-        if value(&mut self.0, "", arguments, from + ARGUMENTS, DEPTH).is_none() {
+        if value(&mut self.0, self.1, "", arguments, from + ARGUMENTS, DEPTH).is_none() {
             let beginning = cut(&String::from_utf8_lossy(&self.0[from..]), LONG).to_owned();
             self.0.truncate(from);
-            let mut whole = Hashing { hasher: Sha256::new(), bytes: 0 };
+            let mut whole = Hashing { hash: self.1.of_text(), bytes: 0 };
             let all = serde_json::to_writer(&mut whole, arguments).is_ok();
-            cut_off(&mut self.0, &beginning, whole.bytes, all.then_some(whole.hasher));
+            cut_off(&mut self.0, &beginning, whole.bytes, all.then(|| whole.hash.done()));
         }
     }
 
@@ -162,12 +163,14 @@ impl Line {
 }
 
 /// Writes the value of a field. `None`: it takes more than is left.
-fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize) -> Option<()> {
+fn value(out: &mut Vec<u8>, keyed: &Key, name: &str, value: &Value, most: usize, depth: usize) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::String(text) if text.len() > LONG => {
             let beginning = redacted(name, cut(text, LOOKED_AT));
-            cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(Sha256::new_with_prefix(text)));
+            let mut hash = keyed.of_text();
+            hash.update(text.as_bytes());
+            cut_off(out, cut(&beginning, BEGINNING), text.len(), Some(hash.done()));
         }
         Value::String(text) => quoted(out, &redacted(name, text)),
         Value::Array(items) => {
@@ -176,7 +179,7 @@ fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize
                 if at > 0 {
                     out.push(b',');
                 }
-                self::value(out, name, item, most, depth)?;
+                self::value(out, keyed, name, item, most, depth)?;
             }
             out.push(b']');
         }
@@ -195,7 +198,7 @@ fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize
                     false => quoted(out, &shown(key, LONG)),
                 }
                 out.push(b':');
-                self::value(out, if key == "value" { named } else { key }, item, most, depth)?;
+                self::value(out, keyed, if key == "value" { named } else { key }, item, most, depth)?;
             }
             out.push(b'}');
         }
@@ -206,11 +209,11 @@ fn value(out: &mut Vec<u8>, name: &str, value: &Value, most: usize, depth: usize
 }
 
 /// What stands for a text that is too long: its beginning, its bytes and its hash.
-fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hasher: Option<Sha256>) {
+fn cut_off(out: &mut Vec<u8>, beginning: &str, bytes: usize, hash: Option<Hash>) {
     out.extend_from_slice(b"{\"beginning\":");
     quoted(out, beginning);
-    let _ = match hasher {
-        Some(hasher) => write!(out, ",\"bytes\":{bytes},\"sha256\":\"{}\"}}", chain::shown(&hasher.finalize().into())),
+    let _ = match hash {
+        Some(hash) => write!(out, ",\"bytes\":{bytes},\"hmac\":\"{}\"}}", chain::shown(&hash)),
         None => write!(out, ",\"more_than_bytes\":{bytes}}}"),
     };
 }
@@ -252,7 +255,7 @@ fn is_plain(text: &[u8]) -> bool {
 
 /// Hashes what is written, up to a bound.
 struct Hashing {
-    hasher: Sha256,
+    hash: Hashed,
     bytes: usize,
 }
 
@@ -261,7 +264,7 @@ impl Write for Hashing {
         if self.bytes > HASHED {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.hasher.update(bytes);
+        self.hash.update(bytes);
         self.bytes += bytes.len();
         Ok(bytes.len())
     }
@@ -274,12 +277,25 @@ impl Write for Hashing {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sha2::{Digest, Sha256};
 
     use super::*;
 
+    fn key() -> Key {
+        Key::new(&[7; 32])
+    }
+
+    /// As a record tells a text that it doesn't hold.
+    fn hmac(text: &str) -> String {
+        let mut hash = key().of_text();
+        hash.update(text.as_bytes());
+        chain::shown(&hash.done())
+    }
+
     #[track_caller]
     fn recorded(arguments: &Value) -> Value {
-        let mut line = Line::new("outcome");
+        let key = key();
+        let mut line = Line::new("outcome", &key);
         line.arguments("arguments", arguments);
         let mut bytes = line.into_bytes();
         assert!(bytes.len() < ARGUMENTS + 2 * LONG, "{} bytes", bytes.len());
@@ -304,9 +320,21 @@ mod tests {
     #[test]
     fn a_long_text_is_recorded_by_its_beginning_its_length_and_its_hash() {
         let text = "é".repeat(100_000);
-        let sha256 = chain::shown(&Sha256::digest(&text).into());
-        let expected = json!({ "beginning": "é".repeat(128), "bytes": 200_000, "sha256": sha256 });
+        let expected = json!({ "beginning": "é".repeat(128), "bytes": 200_000, "hmac": hmac(&text) });
         assert_eq!(recorded(&json!({ "content": text, "path": "x" })), json!({ "content": expected, "path": "x" }));
+    }
+
+    #[test]
+    fn what_is_not_recorded_can_t_be_tried_out_without_the_key() {
+        let text = format!("{}password = 1234", "x".repeat(2 * LONG));
+        let found = recorded(&json!({ "content": text, "more": vec!["y".repeat(LONG); 9] })).to_string();
+        let many = recorded(&json!(vec![0; 10_000])).to_string();
+        let digest = |text: &str| chain::shown(&Sha256::digest(text).into());
+        assert!(!found.contains(&digest(&text)) && !many.contains(&digest(&json!(vec![0; 10_000]).to_string())), "{found} {many}");
+        let other = Key::new(&[8; 32]);
+        let mut line = Line::new("outcome", &other);
+        line.arguments("arguments", &json!(text));
+        assert!(!String::from_utf8_lossy(&line.into_bytes()).contains(&hmac(&text)));
     }
 
     #[test]
@@ -314,12 +342,12 @@ mod tests {
         let many = json!((0..100_000).collect::<Vec<u32>>());
         let found = recorded(&many);
         assert!(found["beginning"].as_str().is_some_and(|text| text.starts_with("[0,1,2,3,") && text.len() <= LONG), "{found}");
-        assert_eq!(found["sha256"], json!(chain::shown(&Sha256::digest(many.to_string()).into())));
+        assert_eq!(found["hmac"], json!(hmac(&many.to_string())));
         assert_eq!(found["bytes"], json!(many.to_string().len()));
         let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
         assert!(recorded(&deep)["beginning"].as_str().is_some_and(|text| text.starts_with("[[[[")), "it is cut");
         let keys: serde_json::Map<String, Value> = (0..1000).map(|number| (format!("{number}{}", "k".repeat(900)), json!(0))).collect();
-        assert!(recorded(&Value::Object(keys))["sha256"].is_string(), "it is cut");
+        assert!(recorded(&Value::Object(keys))["hmac"].is_string(), "it is cut");
     }
 
     #[test]
@@ -339,7 +367,8 @@ mod tests {
             assert!(!text.contains(secret), "{secret} is in {text}");
         }
         assert!(text.contains("[REDACTED:") && text.contains("https://example.com"), "{text}");
-        let mut line = Line::new("outcome");
+        let key = key();
+        let mut line = Line::new("outcome", &key);
         line.text("error", &format!("with {token}"), 512);
         line.list("subjects", ["kind", "access", "text"], [("command", "write", token.as_str())].into_iter(), 512);
         assert!(!String::from_utf8_lossy(&line.into_bytes()).contains(&token[4..]));

@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 100;
 const REST: Duration = Duration::from_micros(50);
 
+/// What is told where the head doesn't say where the log ends.
+const LOST: Option<&str> = Some("the head was lost: records may be missing before this one");
+
 /// Bytes that a record has beside its body, at most.
 const AROUND: u64 = 320;
 
@@ -112,10 +115,19 @@ impl Log {
             Some(key) => key,
             None => {
                 let _held = Held::of(&head).map_err(files::at(&at_head))?;
+                // Before the key: where that is, there has been a head, and a log that has neither a head nor a record was emptied.
+                if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
+                    Head::START.write(&head).and_then(|()| head.sync_data()).map_err(files::at(&at_head))?;
+                }
                 files::made_key(&folder).map_err(files::at(&path.join(files::KEY)))?
             }
         };
         Ok(Self { folder, key, head, bounds, current: None, line: Vec::new(), unsynced: Unsynced::default() })
+    }
+
+    /// The key of the chain.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
     }
 
     /// Appends a record. `body` begins with `{` and ends with the last field; its moment and its kind come first.
@@ -242,11 +254,7 @@ impl Log {
         let (file, ended) = match (newest, rotated.last()) {
             (Some(file), _) => (file, false),
             (None, Some(last)) => (self.folder.file(&files::name(*last))?, true),
-            (None, None) => {
-                // Before the first record, so that a process that is killed at that one leaves no log without a head.
-                Head::START.write(&self.head)?;
-                return Ok((Head::START, None));
-            }
+            (None, None) => return Ok((Head::START, LOST)),
         };
         let size = file.metadata()?.len();
         let begin = files::begin(&file)?.ok_or_else(|| {
@@ -254,7 +262,7 @@ impl Log {
         })?;
         let head = Head { file: begin.file, end: 0, link: Link { seq: begin.seq - 1, hash: begin.previous }, ended: false };
         let head = follow(&self.key, &file, head, size)?;
-        Ok((Head { ended: head.ended || ended, ..head }, Some("the head was lost: records may be missing before this one")))
+        Ok((Head { ended: head.ended || ended, ..head }, LOST))
     }
 
     /// Where the next file begins, if the one that the head is about was ended: that gets its number, where it doesn't have it yet, since

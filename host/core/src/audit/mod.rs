@@ -26,6 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Category, Failure, Outcome};
 
+use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
 pub use self::stats::ToolStats;
@@ -88,7 +89,7 @@ impl Audit {
     /// It can't be recorded, and so must not be done.
     pub(crate) async fn intent(&self, facts: &Facts) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, &record::intent(facts, &self.front_end)).await;
+        let written = self.write(settings, |key| record::intent(key, facts, &self.front_end)).await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
@@ -99,7 +100,7 @@ impl Audit {
     /// It can't be recorded, and so must not count.
     pub(crate) async fn approval(&self, facts: &Facts, by: &str, answer: &str, scope: Option<&str>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, &record::approval(facts, &self.front_end, by, answer, scope)).await;
+        let written = self.write(settings, |key| record::approval(key, facts, &self.front_end, by, answer, scope)).await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
@@ -110,7 +111,7 @@ impl Audit {
     /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or that did not run.
     pub(crate) async fn outcome(&self, facts: &Facts, outcome: &Outcome) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, &record::outcome(facts, &self.front_end, outcome)).await;
+        let written = self.write(settings, |key| record::outcome(key, facts, &self.front_end, outcome)).await;
         let failure = self.judged(settings, written, "The call has run, and what it did is done; its answer is kept back");
         failure.filter(|_| facts.acts() && facts.attempts > 0).map_or(Ok(()), Err)
     }
@@ -119,24 +120,26 @@ impl Audit {
     pub(crate) fn dropped(&self, facts: &Facts) {
         let Some(settings) = self.settings else { return };
         let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
-        let written = self.append(settings, &record::outcome(facts, &self.front_end, &outcome));
+        let written = self.append(settings, |key| record::outcome(key, facts, &self.front_end, &outcome));
         let _ = self.judged(settings, written.map(drop), "");
     }
 
-    async fn write(&self, settings: Settings, body: &[u8]) -> io::Result<()> {
+    async fn write(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<()> {
         let count = self.append(settings, body)?;
         if settings.durable { self.sync(count).await.map_err(files::at(&self.file())) } else { Ok(()) }
     }
 
     /// Appends a record, and returns how many there are with it. On the thread that calls: it takes microseconds, less than getting to
     /// another one.
-    fn append(&self, settings: Settings, body: &[u8]) -> io::Result<u64> {
+    fn append(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<u64> {
+        // It is put together outside of the lock.
+        let body = body(&self.key(settings)?);
         let mut written = self.written();
-        if written.log.as_mut().is_none_or(|log| log.append(body).is_err()) {
+        if written.log.as_mut().is_none_or(|log| log.append(&body).is_err()) {
             // The folder may have been moved away, or the disk have room again: what is there counts, not what was.
             written.close();
             let mut log = Log::open(&self.data, settings.bounds)?;
-            let appended = log.append(body);
+            let appended = log.append(&body);
             written.log = Some(log);
             if appended.is_err() {
                 written.close();
@@ -145,6 +148,16 @@ impl Audit {
         }
         written.count += 1;
         Ok(written.count)
+    }
+
+    /// The key of the log, which is opened for it.
+    fn key(&self, settings: Settings) -> io::Result<Key> {
+        let mut written = self.written();
+        let log = match &mut written.log {
+            Some(log) => log,
+            none => none.insert(Log::open(&self.data, settings.bounds)?),
+        };
+        Ok(log.key().clone())
     }
 
     /// Waits until so many records survive the machine. One caller waits for the disk, and those who come meanwhile share the next time.

@@ -3,6 +3,7 @@
 use berth_contract::{Access, Category, Content, Failure, Outcome, SubjectKind};
 use berth_policy::{Decision, Gate, Verdict};
 
+use super::chain::Key;
 use super::line::Line;
 use crate::facts::Facts;
 
@@ -16,15 +17,15 @@ const SUBJECT: usize = 256;
 const SUBJECTS: usize = 8;
 
 /// What is about to be done.
-pub(super) fn intent(facts: &Facts, front_end: &str) -> Vec<u8> {
-    let mut line = Line::new("intent");
+pub(super) fn intent(key: &Key, facts: &Facts, front_end: &str) -> Vec<u8> {
+    let mut line = Line::new("intent", key);
     call(&mut line, facts, front_end);
     line.into_bytes()
 }
 
 /// What a person said.
-pub(super) fn approval(facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
-    let mut line = Line::new("approval");
+pub(super) fn approval(key: &Key, facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+    let mut line = Line::new("approval", key);
     line.word("answer", answer);
     line.plain("approved_by", by, NAME);
     line.optional("approval_scope", scope, NAME);
@@ -33,8 +34,8 @@ pub(super) fn approval(facts: &Facts, front_end: &str, by: &str, answer: &str, s
 }
 
 /// What came of it.
-pub(super) fn outcome(facts: &Facts, front_end: &str, outcome: &Outcome) -> Vec<u8> {
-    let mut line = Line::new("outcome");
+pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outcome) -> Vec<u8> {
+    let mut line = Line::new("outcome", key);
     call(&mut line, facts, front_end);
     let failure = outcome.as_ref().err();
     line.word("result", result(failure));
@@ -64,7 +65,7 @@ pub(super) fn outcome(facts: &Facts, front_end: &str, outcome: &Outcome) -> Vec<
 }
 
 /// What a record of any kind says of a call.
-fn call(line: &mut Line, facts: &Facts, front_end: &str) {
+fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
     line.word("call", &facts.id.0);
     match &facts.tool {
         Some(tool) => {
@@ -104,7 +105,7 @@ fn call(line: &mut Line, facts: &Facts, front_end: &str) {
     line.plain("front_end", front_end, NAME);
 }
 
-fn decision(line: &mut Line, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
+fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
     line.plain("rule", rule, RULE);
@@ -112,7 +113,7 @@ fn decision(line: &mut Line, verdict: Verdict, gate: Gate, rule: &str, place: &s
 }
 
 /// What the provider told beside the outcome.
-fn told(line: &mut Line, facts: &Facts) {
+fn told(line: &mut Line<'_>, facts: &Facts) {
     let told = facts.report.told();
     let runs_commands = facts.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     match told.exit_code {

@@ -414,6 +414,27 @@ fn a_head_that_is_lost_is_told_for_good() {
 }
 
 #[test]
+fn a_log_that_was_emptied_is_told_for_good() {
+    let removed = |scene: &Scene, name: &str| fs::remove_file(scene.path(name)).expect("it is removed");
+    let emptied = |scene: &Scene, name: &str| scene.write(name, b"");
+    for gone in [&removed as &dyn Fn(&Scene, &str), &emptied] {
+        let scene = Scene::with_records(3);
+        gone(&scene, "audit.jsonl");
+        gone(&scene, "head");
+        assert_eq!(scene.problems(), ["head: it is lost, and every record with it: the log was emptied"]);
+        assert!(!scene.trail().verify_newest().expect("it is readable").holds());
+        scene.append(2);
+        let found = scene.problems();
+        assert_eq!(found, ["audit.jsonl:2: the file `head` was lost before this record: others before it may be missing"]);
+    }
+    // Before the first record, there is a head that says so.
+    let scene = Scene::new();
+    drop(scene.open());
+    assert_eq!((scene.verify().records, scene.problems()), (0, Vec::new()));
+    assert_eq!(scene.trail().head(), None);
+}
+
+#[test]
 fn a_key_that_is_lost_is_not_made_anew_beside_a_log() {
     let scene = Scene::with_records(1);
     let key = scene.read("key");

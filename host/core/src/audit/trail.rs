@@ -167,9 +167,12 @@ impl Opened {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
+        // First: where the key is, there was a head before it.
+        let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
         // So that all of it is from one moment.
-        let _held = head.as_ref().map(Held::of).transpose()?;
+        let held = head.as_ref().map(Held::of).transpose()?;
+        let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
         let rotated = files::rotated(&folder)?;
         let numbers = rotated.into_iter().map(Some).chain([None]);
         let names = numbers.map(|number| (number, number.map_or_else(|| CURRENT.to_owned(), files::name)));
@@ -180,12 +183,17 @@ impl Opened {
                 logs.push(LogFile { name, number, file, size });
             }
         }
-        let Some(key) = files::key(&folder)? else {
+        drop(held);
+        let Some(key) = key else {
             let lost = || io::Error::new(ErrorKind::NotFound, "`key` is lost, with which the records were made; bring it back");
-            return if logs.iter().any(|log| log.size > 0) { Err(lost()) } else { Ok(None) };
+            return match files::key(&folder)? {
+                // The first record came meanwhile.
+                Some(_) => Self::of(path),
+                None if logs.iter().any(|log| log.size > 0) => Err(lost()),
+                None => Ok(None),
+            };
         };
-        let head = head.as_ref().map(Head::read).transpose()?.flatten();
-        Ok(Some(Self { key, head, files: logs }))
+        Ok(Some(Self { key, head: at_head, files: logs }))
     }
 }
 

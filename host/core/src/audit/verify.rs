@@ -88,10 +88,12 @@ impl Trail {
     /// As [`Self::verify`].
     pub(crate) fn verify_newest(&self) -> Result<Verification, HostError> {
         let mut check = Check::default();
-        if let Some(opened) = &self.opened
-            && let Some(log) = opened.files.last()
-        {
-            check.file(opened, opened.files.len() - 1, log).map_err(HostError::io(self.path().join(&log.name).display().to_string()))?;
+        if let Some(opened) = &self.opened {
+            if let Some(log) = opened.files.last() {
+                check
+                    .file(opened, opened.files.len() - 1, log)
+                    .map_err(HostError::io(self.path().join(&log.name).display().to_string()))?;
+            }
             check.end(opened);
         }
         Ok(check.result)
@@ -262,7 +264,7 @@ impl Check {
             self.problem(&names, None, "missing");
         }
         match opened.head {
-            None if self.last == 0 => {}
+            None if self.last == 0 => self.problem(files::HEAD, None, "it is lost, and every record with it: the log was emptied"),
             None => self.problem(files::HEAD, None, "it is lost or damaged: whether the last records are there can't be told"),
             Some(head) if head.link.seq > self.last => {
                 let found = format!("the end is cut off: the last record is {}, and there were {}", self.last, head.link.seq);
