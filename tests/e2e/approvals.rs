@@ -347,11 +347,17 @@ fn a_flood_of_questions_is_bounded_and_they_end_with_their_calls() {
             let (host, approver, cancel) = (Arc::clone(&scene.host), Arc::clone(&silent), cancel.clone());
             let arguments = json!({ "path": "notes.txt", "content": number.to_string() });
             tokio::spawn(async move {
-                let request = Request { approver: Some(approver), cancel, ..Request::new("write", arguments) };
+                // Sixteen are of one session, which has no more.
+                let session = Some(Session::new(format!("s{}", number / 16)));
+                let request = Request { approver: Some(approver), session, cancel, ..Request::new("write", arguments) };
                 host.call(request).await.outcome
             })
         };
-        let waiting: Vec<_> = (0..64).map(ask).collect();
+        let mut waiting: Vec<_> = (0..16).map(ask).collect();
+        soon("16 questions wait", || silent.waiting.load(Ordering::SeqCst) == 16).await;
+        let of_the_same = ask(0).await.expect("the host does not panic").expect_err("its session has as many as it may");
+        assert!(of_the_same.message.contains("16 questions of this session wait"), "{of_the_same:?}");
+        waiting.extend((16..64).map(ask));
         soon("64 questions wait", || silent.waiting.load(Ordering::SeqCst) == 64).await;
         let one_more = ask(64).await.expect("the host does not panic");
         assert_eq!(category(&one_more), Some(Category::ConfirmationRequired), "{one_more:?}");

@@ -170,6 +170,35 @@ fn a_call_can_wait_for_the_answer() {
     answered("allow").ends(0);
     assert_eq!(notes(&cli), "new");
     assert!(questions(&cli).is_empty(), "what was taken is gone");
+
+    // One whose question was answered where the same call was made again waits no longer.
+    fs::write(cli.work().join("notes.txt"), "old").expect("a file is written");
+    let waits = call(&WRITE);
+    while waiting(&cli).is_empty() {}
+    cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
+    let ended = Ended::of(waits.wait_with_output().expect("it ends")).ends(3);
+    assert!(ended.stderr.contains("is gone: the same call got an answer elsewhere"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_question_about_a_file_that_has_changed_is_not_asked() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    let id = only_question(&cli);
+    for changed in ["other", ""] {
+        fs::write(cli.work().join("notes.txt"), changed).expect("a file is written");
+        assert!(waiting(&cli).is_empty());
+        cli.run(&["approvals", "allow", &id]).ends(2);
+    }
+    // As it was, it asks about what it would do.
+    fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
+    assert_eq!(only_question(&cli), id);
+    // The same call asks about the file as it is, instead.
+    fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
+    cli.run(&WRITE).ends(3);
+    assert!(only_question(&cli) != id && questions(&cli).len() == 1);
+    cli.run(&["call", "write", "path=other.txt", "content=new"]).ends(3);
+    assert_eq!(waiting(&cli).len(), 2);
 }
 
 #[test]

@@ -5,16 +5,17 @@
 
 mod always;
 mod fingerprint;
+mod outdated;
 mod posted;
 mod preview;
 mod question;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use berth_contract::{CancellationToken, Category, Failure, HostError};
 use berth_policy::Decision;
-use tokio::sync::Semaphore;
 
 pub use always::Proposal;
 pub use fingerprint::Fingerprint;
@@ -29,6 +30,9 @@ use crate::subjects;
 /// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
 const MAX_OPEN: usize = 64;
 
+/// How many of them one session may have, so that none takes the places of all others.
+const MAX_OF_SESSION: usize = 16;
+
 /// A yes, and whose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
@@ -41,7 +45,7 @@ pub struct Approval {
 /// Asks for a host.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    places: Semaphore,
+    places: Places,
     /// Berth's own folders.
     folders: Folders,
     /// What the rules are made of at the moment.
@@ -50,7 +54,7 @@ pub(crate) struct Asking {
 
 impl Asking {
     pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
-        Self { places: Semaphore::new(MAX_OPEN), folders, config: RwLock::new(Arc::new(config)) }
+        Self { places: Places::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
     /// Tells that the rules are made of something else from now on.
@@ -60,6 +64,49 @@ impl Asking {
 
     fn config(&self) -> Arc<Loaded> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The questions that wait: how many of each session.
+#[derive(Debug, Default)]
+struct Places(Mutex<HashMap<String, usize>>);
+
+/// A question's place, as long as it lives.
+#[derive(Debug)]
+struct Place<'p> {
+    places: &'p Places,
+    session: String,
+}
+
+impl Places {
+    /// A place for a question of a session, or why there is none.
+    fn take(&self, session: &str) -> Result<Place<'_>, String> {
+        let mut open = self.open();
+        if open.values().sum::<usize>() >= MAX_OPEN {
+            return Err(format!("{MAX_OPEN} questions wait for an answer already"));
+        }
+        let of_session = open.entry(session.to_owned()).or_default();
+        if *of_session >= MAX_OF_SESSION {
+            return Err(format!("{MAX_OF_SESSION} questions of this session wait for an answer already"));
+        }
+        *of_session += 1;
+        Ok(Place { places: self, session: session.to_owned() })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut open = self.places.open();
+        if let Some(of_session) = open.get_mut(&self.session) {
+            *of_session -= 1;
+            if *of_session == 0 {
+                open.remove(&self.session);
+            }
+        }
     }
 }
 
@@ -86,9 +133,7 @@ impl Host {
         let Some(approver) = approver else {
             return Err(unasked(facts, decision, "nobody can be asked here"));
         };
-        let Ok(_place) = self.asking.places.try_acquire() else {
-            return Err(unasked(facts, decision, &format!("{MAX_OPEN} questions wait for an answer already")));
-        };
+        let _place = self.asking.places.take(facts.session.name()).map_err(|why| unasked(facts, decision, &why))?;
         let question = question(facts, decision, fingerprint, seen, self.asking.config()).await;
         let always = question.always.clone();
         let Some(reply) = cancel.run_until_cancelled(approver.ask(question)).await else {
@@ -212,4 +257,24 @@ fn said_no(facts: &Facts, decision: &Decision, by: &str) -> Failure {
 /// What is remembered of approvals can't be looked at, so nobody has agreed.
 fn failed(error: &HostError) -> Failure {
     Failure::new(Category::PermanentFailure, format!("what was approved before can't be told: {error}")).with_code("host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_session_takes_the_places_of_the_others() {
+        let places = Places::default();
+        let of = |session: &str, count: usize| (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>();
+        let mut taken = of("a", MAX_OF_SESSION);
+        let why = places.take("a").expect_err("it has as many as it may");
+        assert_eq!(why, "16 questions of this session wait for an answer already");
+        taken.pop();
+        taken.extend(of("a", 1));
+        taken.extend(["b", "c", "d"].into_iter().flat_map(|session| of(session, MAX_OF_SESSION)));
+        assert_eq!(places.take("e").expect_err("all are taken"), "64 questions wait for an answer already");
+        drop(taken);
+        assert!(places.open().is_empty());
+    }
 }

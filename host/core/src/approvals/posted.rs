@@ -16,6 +16,9 @@ use crate::state;
 /// Questions that wait at a time, over all of a user's programs: nobody answers more.
 const MAX_POSTED: usize = 64;
 
+/// How many of them one session may have, so that none takes the places of all others.
+const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
+
 /// Names in the folder that are looked at: the questions, the lock, and what a process left that was killed while it wrote.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
@@ -49,7 +52,8 @@ impl Questions {
         Self { folder: folders.data.join("questions") }
     }
 
-    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files that can't be believed.
+    /// The questions that nobody has answered yet, the oldest first, and what is wrong with files that can't be believed. One that shows
+    /// the change of a file that holds something else by now isn't among them.
     ///
     /// # Errors
     ///
@@ -59,7 +63,12 @@ impl Questions {
         let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
         for name in self.names()? {
             match state::read::<Option<Posted>>(&self.folder, &name) {
-                Ok(Some(posted)) if posted.until > now && posted.reply.is_none() && file_name(&posted.id) == name => waiting.push(posted),
+                Ok(Some(posted)) if posted.until > now && posted.reply.is_none() && file_name(&posted.id) == name => {
+                    // A yes to what was shown would be none to what the call does now, which asks anew.
+                    if !posted.question.is_outdated() {
+                        waiting.push(posted);
+                    }
+                }
                 Ok(_) => {}
                 Err(error) => wrong.push(error),
             }
@@ -92,16 +101,23 @@ impl Questions {
     ///
     /// [`HostError::Io`] where the file is there and can't be read or believed.
     pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
+        Ok(match self.standing(question)? {
+            Standing::Answered(reply) => Some(reply),
+            Standing::Waits | Standing::Gone => None,
+        })
+    }
+
+    /// As [`take`](Self::take), and whether there is a question where there is no answer.
+    fn standing(&self, question: &Question) -> Result<Standing, HostError> {
         let id = id(&question.session, &question.fingerprint);
-        let Some(folder) = self.opened()? else { return Ok(None) };
+        let Some(folder) = self.opened()? else { return Ok(Standing::Gone) };
         let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
         let posted: Option<Posted> = state::read(&self.folder, &file_name(&id))?;
         let now = seconds(SystemTime::now());
-        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now && posted.reply.is_some()) else {
-            return Ok(None);
-        };
+        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now) else { return Ok(Standing::Gone) };
+        let Some(reply) = posted.reply else { return Ok(Standing::Waits) };
         folder.remove(&file_name(&id)).map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
-        Ok(posted.reply)
+        Ok(Standing::Answered(reply))
     }
 
     /// Removes the question that was left for this call in its session, with an answer that it may have by now: for a front end that has
@@ -131,7 +147,7 @@ impl Questions {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
-            self.make_room(now, &id)?;
+            self.make_room(now, &id, &question)?;
             let there = file.as_ref().filter(|there| there.until > now);
             if there.is_some_and(|there| !there.is_for(&question)) {
                 return Err(HostError::Config(format!("a question of another call is named {id}")));
@@ -155,21 +171,28 @@ impl Questions {
         }
     }
 
-    /// Removes what has ended, and says no where as many others wait as may. For whoever holds the lock: until the question is written, no
-    /// other may take its place.
-    fn make_room(&self, now: u64, id: &str) -> Result<(), HostError> {
+    /// Removes what has ended, and what the same call asked before, of a file that held something else; says no where as many others wait
+    /// as may. For whoever holds the lock: until the question is written, no other may take its place.
+    fn make_room(&self, now: u64, id: &str, question: &Question) -> Result<(), HostError> {
         let Some(folder) = self.opened()? else { return Ok(()) };
-        let mut others = 0;
+        let (mut others, mut of_session) = (0, 0);
         for name in self.names()?.iter().filter(|name| **name != file_name(id)) {
             match state::read::<Option<Posted>>(&self.folder, name) {
-                Ok(Some(posted)) if posted.until <= now => {
+                Ok(Some(posted)) if posted.until <= now || (posted.reply.is_none() && question.follows(&posted.question)) => {
                     let _ = folder.remove(name);
                 }
-                _ => others += 1,
+                Ok(posted) => {
+                    others += 1;
+                    of_session += usize::from(posted.is_some_and(|posted| posted.question.session == question.session));
+                }
+                Err(_) => others += 1,
             }
         }
         if others >= MAX_POSTED {
             return Err(HostError::Config(format!("{MAX_POSTED} questions wait already")));
+        }
+        if of_session >= MAX_OF_SESSION {
+            return Err(HostError::Config(format!("{MAX_OF_SESSION} questions of this session wait already")));
         }
         Ok(())
     }
@@ -188,6 +211,18 @@ impl Questions {
         }
     }
 }
+
+/// What has become of a question.
+enum Standing {
+    /// The answer, which was taken: nobody else has it.
+    Answered(Reply),
+    Waits,
+    Gone,
+}
+
+/// What may have become of one that somebody waits for.
+const GONE: &str =
+    "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
 
 impl Posted {
     fn is_for(&self, question: &Question) -> bool {
@@ -231,16 +266,16 @@ impl Approver for PostingApprover {
 
 impl PostingApprover {
     async fn asked(&self, question: Question) -> Result<Reply, HostError> {
-        let taken = |question: Question| {
+        let standing = |question: Question| {
             let questions = self.questions.clone();
-            blocking(move || questions.take(&question))
+            blocking(move || questions.standing(&question))
         };
-        if let Some(reply) = taken(question.clone()).await? {
+        if let Standing::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
         let (questions, lasting, posted) = (self.questions.clone(), self.lasting, question.clone());
         let id = blocking(move || questions.post(posted, lasting)).await?;
-        if let Some(reply) = taken(question.clone()).await? {
+        if let Standing::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
         if self.wait.is_zero() {
@@ -251,10 +286,13 @@ impl PostingApprover {
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK.min(self.wait)).await;
-            if let Some(reply) = taken(question.clone()).await? {
-                back.id = None;
-                return Ok(reply);
-            }
+            let reply = match standing(question.clone()).await? {
+                Standing::Waits => continue,
+                Standing::Answered(reply) => reply,
+                Standing::Gone => Reply::Unasked(format!("question {id} is gone: {GONE}")),
+            };
+            back.id = None;
+            return Ok(reply);
         }
         back.id = None;
         Ok(left(&id, &format!("nobody answered for {} s; a yes counts for the next call that is the same", self.wait.as_secs())))
@@ -291,10 +329,11 @@ mod tests {
 
     use super::*;
 
+    /// A question of a session. No session has more than it may.
     fn question(number: usize) -> Question {
         let decision = json!({ "verdict": "ask", "gate": "permissions", "rule": "a rule", "place": "a place", "remedy": "" });
         let question = json!({
-            "id": "1", "session": "s", "fingerprint": format!("{number:064x}"), "tool": "write", "provider": "file", "subjects": [],
+            "id": "1", "session": format!("s{}", number / MAX_OF_SESSION), "fingerprint": format!("{number:064x}"), "tool": "write", "provider": "file", "subjects": [],
             "arguments": {}, "decision": decision, "always": { "unavailable": "no" },
         });
         serde_json::from_value(question).expect("it is a question")
@@ -319,5 +358,20 @@ mod tests {
         let (waiting, wrong) = questions.waiting().expect("they can be read");
         assert_eq!((posted, waiting.len(), wrong.len()), (1, MAX_POSTED, 0));
         assert!(post(1), "one that waits already takes no place of another");
+    }
+
+    #[test]
+    fn one_session_leaves_places_for_the_others() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let questions = Questions::of(&Folders::inside(root.path()));
+        let post = |number, session: &str| {
+            let question = Question { session: session.to_owned(), ..question(number) };
+            questions.post(question, Duration::from_secs(600)).map_err(|error| error.to_string())
+        };
+        assert!((0..MAX_OF_SESSION).all(|number| post(number, "greedy").is_ok()));
+        let refused = post(MAX_OF_SESSION, "greedy").expect_err("it has as many as it may");
+        assert!(refused.contains("16 questions of this session wait already"), "{refused}");
+        post(MAX_OF_SESSION, "other").expect("another session has places of its own");
+        assert_eq!(questions.waiting().expect("they can be read").0.len(), MAX_OF_SESSION + 1);
     }
 }

@@ -18,7 +18,7 @@ use super::Preview;
 use crate::facts::Facts;
 
 /// Bytes of a file, and of what would be in it, that are compared.
-const MAX_COMPARED: usize = 1024 * 1024;
+pub(super) const MAX_COMPARED: usize = 1024 * 1024;
 
 /// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they are any shorter.
 const MAX_DIFF: usize = 48 * 1024;
@@ -89,8 +89,9 @@ impl Change {
             }
         };
         let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
-        let preview = Preview { diff: diff(&before, &after)?, shows };
-        Some(Seen { preview, before: Sha256::digest(&before).into(), settled })
+        let held = Sha256::digest(&before);
+        let preview = Preview { file: file.to_owned(), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
+        Some(Seen { preview, before: held.into(), settled })
     }
 }
 

@@ -3,7 +3,7 @@ use berth_policy::{ActedOn, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fingerprint, Proposal};
+use super::{Fingerprint, Proposal, outdated};
 
 /// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
 /// asked about.
@@ -76,6 +76,10 @@ pub struct Attached {
 /// What a call would change in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preview {
+    /// The file's real path.
+    pub file: String,
+    /// The SHA-256 of what it holds, in hexadecimal digits; where it isn't there, that of nothing.
+    pub sha256: String,
     /// A unified diff. It may hold anything that a file can.
     pub diff: String,
     /// The arguments that the diff shows whole, by their names, so that they need not be shown again.
@@ -93,6 +97,23 @@ impl Question {
     /// Whether a person who has seen one question has seen the other: they differ in nothing but the call that asks.
     pub(super) fn shows_the_same(&self, other: &Self) -> bool {
         *self == Self { id: self.id.clone(), ..other.clone() }
+    }
+
+    /// Whether it is of the same call as another, which asked when the file that it changes held something else.
+    pub(super) fn follows(&self, other: &Self) -> bool {
+        let call = |question: &Self| Self {
+            id: self.id.clone(),
+            fingerprint: self.fingerprint,
+            preview: None,
+            always: Always::Unavailable(String::new()),
+            ..question.clone()
+        };
+        self.fingerprint != other.fingerprint && self.preview.is_some() && call(self) == call(other)
+    }
+
+    /// Whether the file whose change it shows holds something else by now. It reads the file.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.preview.as_ref().is_some_and(outdated::is_outdated)
     }
 
     /// Why a person can't be asked this: it takes more than anybody reads before saying yes.
