@@ -83,11 +83,6 @@ pub(super) const BEGINNINGS: [&str; 9] = [
     "MII",
 ];
 
-/// Whether these three begin one.
-pub(super) fn key_begins(three: [u8; 3]) -> bool {
-    BEGINNINGS.iter().any(|known| known.as_bytes().starts_with(&three))
-}
-
 /// A key that begins at `at` without a line before it that says so: what a search shows of it, or a file's part.
 pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
     let known = BEGINNINGS.iter().find(|known| text[at..].starts_with(known.as_bytes()))?;

@@ -83,7 +83,7 @@ fn secret_at(text: &str, at: usize, from: usize, keys: &dyn Fn(usize) -> Keys) -
         b"\\u0" => keys::escaped(text, at, keys),
         b"-us" => shapes::mailchimp(bytes, at),
         b"eyJ" => shapes::jwt(bytes, at),
-        _ if blocks::key_begins(three) => blocks::headless(bytes, at),
+        b"b3B" | b"MHc" | b"MIG" | b"MIH" | b"MC4" | b"MII" => blocks::headless(bytes, at),
         _ => {
             let found = shapes::at(bytes, at).or_else(|| shapes::discord_begins(three).then(|| shapes::discord(bytes, at)).flatten());
             found.or_else(|| match three.map(|byte| byte.to_ascii_lowercase()) {

@@ -159,6 +159,10 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
     let end = at + bytes[at..].iter().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
+    // In source code there is only one key that counts, and most texts are source code.
+    if keys(at) == Keys::Unknown && !is_exact(&bytes[..end]) {
+        return None;
+    }
     let separator = Separator::behind(bytes, end)?;
     let start = at - bytes[..at].iter().rev().take(MAX_KEY).take_while(|byte| is_of_key(**byte)).count();
     value_of(bytes, &text[start..end], start, &separator, keys)
@@ -185,6 +189,12 @@ pub(super) fn escaped(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Op
     value_of(bytes, &key, start, &Separator::behind(bytes, end)?, keys)
 }
 
+/// Whether a key ends as the one whose value has a length of its own, by which it is told everywhere.
+fn is_exact(key: &[u8]) -> bool {
+    const EXACT: &[u8] = b"secret_access_key";
+    key.len() >= EXACT.len() && key[key.len() - EXACT.len()..].eq_ignore_ascii_case(EXACT)
+}
+
 fn is_of_key(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
@@ -207,7 +217,7 @@ fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: 
     // A mark has a space in it, so it is looked for where it may begin.
     let value = Value::at(bytes, separator.end, kind, start).filter(|value| mark::length(&bytes[value.start..]) == 0)?;
     let place = keys(start);
-    let exact = key.to_ascii_lowercase().ends_with("secret_access_key") && value.judged.len() == 40;
+    let exact = is_exact(key.as_bytes()) && value.judged.len() == 40;
     if without_comma(value.judged).eq_ignore_ascii_case(key.as_bytes()) {
         // `password=password`, in a list of arguments.
         return None;
@@ -365,11 +375,11 @@ impl<'a> Value<'a> {
     fn is_secret(&self, kind: Kind, place: Keys) -> bool {
         let trimmed = self.judged.trim_ascii();
         let text = String::from_utf8_lossy(trimmed);
-        if text.chars().count() < kind.least || mark::holds(trimmed) || is_placeholder(&text) {
+        if text.chars().count() < kind.least || mark::holds(trimmed) {
             return false;
         }
         let quoted = self.quoted.is_some();
-        if is_reference(&text, quoted) {
+        if is_reference(&text, quoted) || is_placeholder(&text) {
             return false;
         }
         if kind.line {

@@ -222,7 +222,9 @@ pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
 }
 
 fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
-    if !text[at..].starts_with(shape.prefix.as_bytes()) {
+    let prefix = shape.prefix.as_bytes();
+    // Most differ in the second byte, and are not compared further.
+    if text.get(at + 1) != prefix.get(1) || !text[at..].starts_with(prefix) {
         return None;
     }
     let mut start = at;
