@@ -249,7 +249,8 @@ fn kept_answers_never_fill_the_disk() {
         let scene = Scene::with(&["tools.overflow.max_mib=1", "tools.limits.result_mib=8"], |_| {}).await;
         let said = long(20_000);
         for _ in 0..10 {
-            assert!(scene.call("echo", json!({ "text": said })).await.truncated);
+            let answer = scene.call("echo", json!({ "text": said })).await;
+            assert!(answer.truncated, "{:?} {:?}", answer.steps, answer.outcome.map(drop));
             let sizes =
                 fs::read_dir(kept(&scene)).expect("it is there").flatten().map(|entry| entry.metadata().expect("it is there").len());
             assert!(sizes.sum::<u64>() <= 1 << 20);

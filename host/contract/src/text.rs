@@ -54,10 +54,12 @@ fn suspect(bytes: &[u8]) -> Option<usize> {
     let mut chunks = bytes.chunks_exact(64);
     let any = |bytes: &[u8]| bytes.iter().fold(false, |any, byte| any | is_suspect(*byte));
     let clean = chunks.by_ref().take_while(|chunk| !any(chunk)).count() * 64;
-    if !any(&bytes[clean..]) {
+    // Only what is less than a chunk: otherwise a suspect is near, and what lies behind it would be looked at for each one.
+    let rest = &bytes[clean..];
+    if rest.len() < 64 && !any(rest) {
         return None;
     }
-    bytes[clean..].iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
+    rest.iter().position(|byte| is_suspect(*byte)).map(|found| clean + found)
 }
 
 /// [`neutral`] without a copy where the text is clean.
