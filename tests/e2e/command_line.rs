@@ -134,6 +134,44 @@ fn only_a_file_is_attached() {
 }
 
 #[test]
+fn what_is_attached_and_not_named_by_an_argument_is_a_mistake() {
+    let cli = Cli::new();
+    let line = ["call", "--yes", "write", "path=new.txt", "content=x", "--attach", "notes.txt"];
+    let ended = cli.run(&line).ends(2);
+    assert!(ended.stderr.contains("--attach notes.txt: no argument names it"), "{}", ended.stderr);
+    assert!(!cli.work().join("new.txt").exists());
+    // Named, it is up to the tool, which takes a text here.
+    let named = "{\"path\": \"new.txt\", \"content\": {\"$attachment\": 0}}";
+    let ended = cli.run(&["call", "--yes", "write", named, "--attach", "notes.txt"]).ends(2);
+    assert!(ended.stderr.contains("type_mismatch") && !ended.stderr.contains("no argument names it"), "{}", ended.stderr);
+}
+
+#[test]
+fn larger_content_is_sent_elsewhere_only_where_the_tool_takes_it_there() {
+    let cli = Cli::new();
+    fs::write(cli.work().join("large.json"), format!("{{\"path\": \"{}\"}}", "x".repeat(5 << 20))).expect("a file is written");
+    let large = fs::File::open(cli.work().join("large.json")).expect("it is there");
+    let ended = Ended::of(cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts")).ends(2);
+    assert!(ended.stderr.contains("more than 4 MiB") && !ended.stderr.contains("attach"), "{}", ended.stderr);
+}
+
+#[test]
+fn where_no_tool_is_left_it_is_said_what_switches_them_off() {
+    let cli = Cli::new();
+    for (setting, expected) in [
+        ("tools.enabled=false", "`tools.enabled = false` (--set tools.enabled=false on the command line)"),
+        ("tools.file.enabled=false", "`tools.file.enabled = false`"),
+        ("tools.policy.rules=[{ effect = \"allow\", tools = [\"none\"] }]", "the rules don't refuse"),
+    ] {
+        let listed = cli.run(&["--set", setting, "tools"]).ends(0);
+        // The rest of an answer may always be read.
+        let left: Vec<&str> = listed.stdout.lines().filter(|line| !line.starts_with("read_overflow")).collect();
+        assert!(left.is_empty(), "{setting}: {}", listed.stdout);
+        assert!(listed.stderr.contains(expected) || listed.stdout.contains("read_overflow"), "{setting}: {}", listed.stderr);
+    }
+}
+
+#[test]
 fn a_working_directory_that_is_gone_is_named() {
     let cli = Cli::new();
     let gone = cli.work().join("gone");

@@ -133,6 +133,48 @@ fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
 }
 
 #[test]
+fn what_is_refused_and_what_is_waited_for_is_recorded() {
+    let cli = Cli::new();
+    let outcome = |line: &[&str], code: i32| {
+        let id = cli.run(&[line, &["--json"]].concat()).ends(code).json()["id"].as_str().expect("an id").to_owned();
+        let records = cli.run(&["audit", "show", &id, "--json"]).ends(0).json();
+        records.as_array().expect("a list").iter().rfind(|record| record["kind"] == json!("outcome")).expect("an outcome").clone()
+    };
+    let refused = outcome(&["call", "read", "path=../secret.txt"], 3);
+    assert_eq!(refused["gate"], json!("grants"));
+    assert_eq!(refused["subjects"][0]["text"], json!(cli.work().join("../secret.txt")));
+    let read = outcome(&["call", "read", "path=notes.txt"], 0);
+    assert_eq!(read["waited_ms"], Value::Null);
+    let agreed = outcome(&["call", "--yes", "write", "path=new.txt", "content=x"], 0);
+    let (took, waited) = (agreed["duration_ms"].as_f64().expect("a time"), agreed["waited_ms"].as_f64().expect("a time"));
+    assert!(waited <= took, "{agreed}");
+    let id = agreed["call"].as_str().expect("an id");
+    let records = cli.run(&["audit", "show", id, "--json"]).ends(0).json();
+    let kinds: Vec<&str> = records.as_array().expect("a list").iter().filter_map(|record| record["kind"].as_str()).collect();
+    assert_eq!(kinds, ["approval", "intent", "outcome"], "what was said belongs to the call");
+}
+
+#[test]
+fn an_answer_is_recorded_when_it_is_said() {
+    let cli = Cli::new();
+    for (number, (answer, said)) in [(["allow"].as_slice(), "yes"), (&["deny"], "no")].into_iter().enumerate() {
+        let path = format!("path=new-{number}.txt");
+        let call = cli.run(&["call", "--json", "write", &path, "content=x"]).ends(3).json();
+        let waiting = cli.run(&["approvals", "--json"]).ends(0).json();
+        let id = waiting[0]["id"].as_str().expect("a question waits");
+        cli.run(&[&["approvals"], answer, &[id]].concat()).ends(0);
+        let records = cli.run(&["audit", "show", call["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+        let last = records.as_array().and_then(|records| records.last()).expect("a record").clone();
+        assert_eq!((&last["kind"], &last["answer"], &last["approved_by"]), (&json!("approval"), &json!(said), &json!("berth approvals")));
+        assert_eq!(last["subjects"][0]["text"], json!(cli.work().join(format!("new-{number}.txt"))));
+        // What came of the call is still what explains it.
+        let explained = cli.run(&["policy", "explain", call["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+        assert_eq!(explained["decision"]["verdict"], json!("ask"));
+    }
+    assert!(cli.run(&["audit", "verify"]).ends(0).stderr.is_empty());
+}
+
+#[test]
 fn what_does_not_run_takes_no_place() {
     run(async {
         let scene =

@@ -67,6 +67,38 @@ fn a_check_tells_the_verdict_and_does_nothing() {
 }
 
 #[test]
+fn nobody_is_asked_for_a_change_that_can_t_be_made() {
+    let cli = Cli::new();
+    let edit = ["edit", "path=notes.txt", "old_string=third", "new_string=x"];
+    let failed = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(1).json();
+    assert_eq!(failed["failure"]["code"], json!("no-match"));
+    assert_eq!(cli.run(&["approvals", "--json"]).ends(0).json(), json!([]), "no question was left");
+    // Lines that end in CRLF match as the tool has them match, and so the person is asked.
+    fs::write(cli.work().join("returns.txt"), "a\r\nb\r\n").expect("a file is written");
+    let call = "{\"path\": \"returns.txt\", \"old_string\": \"a\\nb\", \"new_string\": \"x\"}";
+    cli.run(&["call", "edit", call]).ends(3);
+    // Who may not read the file isn't told what stands in it.
+    cli.configure("[[tools.permissions.read]]\npattern = \"*\"\naction = \"deny\"\n");
+    let asked = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(3).json();
+    assert_eq!(asked["failure"]["category"], json!("confirmation_required"));
+}
+
+#[test]
+fn a_mark_of_redaction_is_refused_by_a_check_as_by_a_call() {
+    let cli = Cli::new();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    fs::write(cli.work().join("token.txt"), &secret).expect("a file is written");
+    let shown = cli.run(&["call", "read", "path=token.txt", "--json"]).ends(0).json();
+    let shown = shown["output"]["content"].to_string();
+    let mark = &shown[shown.find("[REDACTED").expect(&shown)..];
+    let content = format!("content={}", &mark[..=mark.find(']').expect("it ends")]);
+    for command in [&["call"][..], &["policy", "check"]] {
+        let ended = cli.run(&[command, &["write", "path=new.txt", &content]].concat()).ends(2);
+        assert!(ended.stderr.contains("invalid_parameters/redacted"), "{command:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_call_that_is_wrong_in_itself_comes_to_no_gate() {
     let cli = Cli::new();
     let wrong = cli.run(&["policy", "check", "no_such_tool"]).ends(2);

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
+use berth_host::audit;
 use berth_host::config::{self, Folders};
 use berth_host::text::{neutral, neutral_line};
 use berth_host::{Always, HostError, Posted, Questions, Reply, Scope};
@@ -73,7 +74,9 @@ impl Desk<'_> {
     }
 
     fn give(&self, posted: &Posted, reply: Reply) -> Result<(), Error> {
-        let settings = config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?.config.approvals;
+        let loaded = config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
+        audit::said(&loaded, &self.folders, &posted.question, &reply, BY)?;
+        let settings = loaded.config.approvals;
         let mut out = anstream::stdout();
         let said = match &reply {
             Reply::Yes { scope: Scope::Once, .. } => "allowed, once",

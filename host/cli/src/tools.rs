@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_host::config::Folders;
+use berth_host::config::{Folders, Loaded};
 use berth_host::text::{cut, neutral, neutral_line};
 use berth_host::{Access, Annotations, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::plugin::{Card, Imports};
 use crate::schema;
-use crate::style::{FAINT, STRONG};
+use crate::style::{FAINT, STRONG, WARNING};
 use crate::{call, host};
 
 /// Characters of a description in the list.
@@ -20,14 +20,27 @@ const SUMMARY: usize = 96;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
-    let host = host::run(options, async |host: Host| Ok(host))?;
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let off = switched_off(&loaded);
+    let host = host::block_on(async { Ok(host::build(options, folders, loaded).await?) })?;
     match &arguments.tool {
         Some(name) => one(&host, name, arguments.json),
-        None => all(&host, arguments.json),
+        None => all(&host, off, arguments.json),
     }
 }
 
-fn all(host: &Host, as_json: bool) -> Result<Exit, Error> {
+/// Why there may be no tool at all.
+fn switched_off(loaded: &Loaded) -> String {
+    let tools = &loaded.config.tools;
+    let off = [("tools.enabled", tools.enabled), ("tools.file.enabled", tools.file.enabled)];
+    match off.iter().find(|(_, enabled)| !enabled) {
+        Some((key, _)) => format!("there is no tool: `{key} = false` ({})", loaded.place(key)),
+        None => "there is no tool that the rules don't refuse; `berth policy check TOOL` says which one does".to_owned(),
+    }
+}
+
+fn all(host: &Host, off: String, as_json: bool) -> Result<Exit, Error> {
     // As the calls of this directory may have them.
     let session = call::session(None, &Folders::from_environment()?)?;
     let tools: Vec<_> = host.tools_for(&session)?.into_iter().map(|offered| offered.definition).collect();
@@ -35,6 +48,9 @@ fn all(host: &Host, as_json: bool) -> Result<Exit, Error> {
         let tools: Value = tools.iter().map(|tool| json!(**tool)).collect();
         writeln!(std::io::stdout().lock(), "{tools:#}")?;
         return Ok(Exit::Success);
+    }
+    if tools.is_empty() {
+        writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral_line(&off))?;
     }
     let mut out = anstream::stdout().lock();
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);

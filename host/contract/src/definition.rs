@@ -33,6 +33,11 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Whether an argument takes content that travels beside the JSON, as `{"$attachment": 0}`.
+    pub fn takes_attachments(&self) -> bool {
+        self.input_schema.to_string().contains("\"$attachment\"")
+    }
+
     /// A tool with a name, a description and the schema of its arguments, and of which nothing is known: the strictest
     /// [`Annotations`], and no [`Subject`].
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {

@@ -93,8 +93,8 @@ impl Host {
 
         say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
         let blocked = rules.policy.blocked(subjects::commands(&tool, &facts.arguments));
-        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments)) {
-            Ok(acted_on) => facts.subjects = acted_on,
+        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments), &mut facts.subjects) {
+            Ok(()) => {}
             Err(failure) => {
                 let Some(denial) = &failure.denial else { return Err(failure) };
                 say(gates, Gate::Blocklist, blocked);
@@ -103,6 +103,7 @@ impl Host {
                 return Ok(deciding(gates));
             }
         }
+        self.shaping.check(facts)?;
         if let Some(action) = facts.action() {
             for (gate, said) in rules.policy.explain(&action) {
                 say(gates, gate, said);

@@ -1,7 +1,7 @@
 //! What is known of a call so far: what it is decided, asked and recorded by.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::{CallId, Content, Report};
 use berth_policy::{ActedOn, Action, Decision, Phase, Trust};
@@ -40,6 +40,8 @@ pub(crate) struct Facts {
     /// The place in the session's quota and rate, until the call runs.
     pub(crate) place: Option<Taken>,
     pub(crate) approval: Option<Approval>,
+    /// How long a person was waited for.
+    pub(crate) waited: Duration,
     /// How often the tool was run.
     pub(crate) attempts: u32,
     /// Whether an earlier answer served.

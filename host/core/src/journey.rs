@@ -68,6 +68,7 @@ impl Host {
             decision: None,
             place: None,
             approval: None,
+            waited: Duration::ZERO,
             attempts: 0,
             cached: false,
             answer: None,
@@ -91,8 +92,8 @@ impl Host {
             return Err(refused(facts, blocked));
         }
         // Nobody else has them yet, so they are not copied.
-        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments)) {
-            Ok(acted_on) => facts.subjects = acted_on,
+        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments), &mut facts.subjects) {
+            Ok(()) => {}
             Err(failure) => {
                 facts.decision = failure.denial.as_ref().map(Decision::of_grants);
                 return Err(failure);
@@ -146,7 +147,8 @@ impl Host {
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
-            facts.approval = Some(self.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?);
+            let approval = self.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?;
+            facts.approval = Some(approval);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
             decision = self.decide(facts, catalogue, true);
             steps.done("approve");

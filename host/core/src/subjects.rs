@@ -31,10 +31,13 @@ pub(crate) fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterato
         .filter_map(Value::as_str)
 }
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Returns everything that the call acts on:
-/// paths as they really are. A path that is left out is the working directory.
-pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value) -> Result<Vec<ActedOn>, Failure> {
-    let mut acted_on = Vec::new();
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Adds everything that the call acts on to
+/// `acted_on`: paths as they really are. A path that is left out is the working directory.
+///
+/// # Errors
+///
+/// The first refusal. What was refused is then the last of `acted_on`, as it was named.
+pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
         let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
@@ -42,7 +45,14 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value) -
         let mut take = |text: &mut String| {
             match plugin {
                 Some(plugin) => {
-                    let located = located(tool, plugin, home, subject, text)?;
+                    let located = match located(tool, plugin, home, subject, text) {
+                        Ok(located) => located,
+                        Err(failure) => {
+                            let directory = plugin.policy().directory().unwrap_or(Path::new(""));
+                            add(absolute(text, directory, home).to_string_lossy().into_owned());
+                            return Err(failure);
+                        }
+                    };
                     *text = located.given;
                     add(located.real);
                 }
@@ -71,7 +81,7 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value) -
             Some(_) => {}
         }
     }
-    Ok(acted_on)
+    Ok(())
 }
 
 /// A path that a tool may have.

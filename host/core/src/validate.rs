@@ -35,7 +35,8 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
 pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
-        let message = format!("the arguments are larger than {limit} bytes; larger content travels as an attachment");
+        let instead = if tool.definition.takes_attachments() { "; larger content travels as an attachment" } else { "" };
+        let message = format!("the arguments are larger than {limit} bytes{instead}");
         return Err(Failure::new(Category::InvalidParameters, message));
     }
     if !arguments.is_object() {

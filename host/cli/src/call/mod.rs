@@ -8,7 +8,7 @@ mod values;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_host::config::{self, Folders};
@@ -44,6 +44,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let (answer, live) = host::block_on(async {
         let host = host::build(options, folders, loaded).await?;
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
+        all_are_named(&call.attach, &arguments)?;
         let live = live::Live::where_watched();
         let events: Arc<dyn Events> = match &live {
             Some(live) => live.events(),
@@ -75,7 +76,10 @@ pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, 
 /// The arguments that were typed, as the JSON object that the tool takes.
 pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Value, Error> {
     let arguments = match words {
-        [word] if word == "-" => stdin().and_then(|text| values::from_json(&text)),
+        [word] if word == "-" => {
+            let attaches = host.tool(tool).is_some_and(|definition| definition.takes_attachments());
+            stdin(attaches).and_then(|text| values::from_json(&text))
+        }
         [word] if word.trim_start().starts_with('{') => values::from_json(word),
         [first, _, ..] if first == "-" || first.trim_start().starts_with('{') => {
             Err("the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both".to_owned())
@@ -89,11 +93,32 @@ pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Val
     arguments.map_err(Error::Usage)
 }
 
-fn stdin() -> Result<String, String> {
+/// Whether each file that is attached is named by an argument: no tool would hear of another one.
+fn all_are_named(files: &[PathBuf], arguments: &Value) -> Result<(), Error> {
+    fn names(value: &Value, index: usize) -> bool {
+        match value {
+            Value::Object(fields) => {
+                fields.get("$attachment").and_then(Value::as_u64) == Some(index as u64) || fields.values().any(|field| names(field, index))
+            }
+            Value::Array(items) => items.iter().any(|item| names(item, index)),
+            _ => false,
+        }
+    }
+    match files.iter().enumerate().find(|(index, _)| !names(arguments, *index)) {
+        None => Ok(()),
+        Some((index, file)) => {
+            let how = format!("give {{\"$attachment\": {index}}} to one that takes it; `berth tools TOOL` shows which does");
+            Err(Error::Usage(format!("--attach {}: no argument names it; {how}", file.display())))
+        }
+    }
+}
+
+fn stdin(attaches: bool) -> Result<String, String> {
     let mut text = String::new();
     match std::io::stdin().lock().take(MAX_STDIN + 1).read_to_string(&mut text) {
         Ok(length) if length as u64 > MAX_STDIN => {
-            Err("more than 4 MiB of JSON on stdin; hand large content over with --attach FILE".to_owned())
+            let instead = if attaches { "; hand large content over with --attach FILE" } else { "" };
+            Err(format!("more than 4 MiB of JSON on stdin{instead}"))
         }
         Ok(_) if text.trim().is_empty() => Err("stdin is empty; `-` takes the arguments from there, as one JSON object".to_owned()),
         Ok(_) => Ok(text),

@@ -17,7 +17,8 @@ pub(super) fn run(id: &str, json: bool) -> Result<Exit, Error> {
     let trail = Trail::open(&Folders::from_environment()?)?;
     let records = trail.of_call(id)?;
     // What came of it tells the most; a call that was cut off has only an intent.
-    let Some(last) = records.last() else {
+    let outcome = records.iter().rfind(|record| record["kind"] == json!("outcome"));
+    let Some(last) = outcome.or(records.last()) else {
         let id = neutral_line(id);
         return Err(Error::Usage(format!(
             "nothing is recorded of a call {id}; `berth call --json` prints ids, and `berth audit tail` lists them"

@@ -12,10 +12,10 @@ mod question;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use berth_contract::{CancellationToken, Category, Failure, HostError};
-use berth_policy::Decision;
+use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
+use berth_policy::{ActedOn, Action, Decision, Verdict};
 
 pub use always::Proposal;
 pub use fingerprint::Fingerprint;
@@ -118,12 +118,12 @@ impl Host {
     /// A person said no, nobody could be asked, the caller went away meanwhile, or what was said can't be recorded.
     pub(crate) async fn approved(
         &self,
-        facts: &Facts,
+        facts: &mut Facts,
         decision: &Decision,
         approver: Option<&dyn Approver>,
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
-        let seen = preview::of(facts).await;
+        let seen = self.preview(facts).await?;
         let before = seen.as_ref().map(|seen| seen.before);
         let settled = seen.as_ref().and_then(|seen| seen.settled);
         let fingerprint = Fingerprint::of(facts, before.as_ref());
@@ -136,7 +136,10 @@ impl Host {
         let _place = self.asking.places.take(facts.session.name()).map_err(|why| unasked(facts, decision, &why))?;
         let question = question(facts, decision, fingerprint, seen, self.asking.config()).await;
         let always = question.always.clone();
-        let Some(reply) = cancel.run_until_cancelled(approver.ask(question)).await else {
+        let asked = Instant::now();
+        let reply = cancel.run_until_cancelled(approver.ask(question)).await;
+        facts.waited = asked.elapsed();
+        let Some(reply) = reply else {
             return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
         };
         let (scope, by) = match reply {
@@ -167,13 +170,36 @@ impl Host {
         Ok(Approval { by, scope })
     }
 
+    /// What the call would change, where that can be shown.
+    ///
+    /// # Errors
+    ///
+    /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text, and so only who may read it is told.
+    async fn preview(&self, facts: &Facts) -> Result<Option<preview::Seen>, Failure> {
+        match preview::of(facts).await {
+            Err(failure) if self.may_be_read(facts) => Err(failure),
+            looked => Ok(looked.ok().flatten()),
+        }
+    }
+
+    /// Whether what a call acts on could be read without asking anybody.
+    fn may_be_read(&self, facts: &Facts) -> bool {
+        let read_only = Annotations { read_only: true, ..Annotations::default() };
+        let subjects: Vec<_> = facts.subjects.iter().map(|subject| ActedOn { access: Access::Read, ..subject.clone() }).collect();
+        facts.action().is_some_and(|action| {
+            let reading = Action { tool: "read", aliases: &[], annotations: read_only, subjects: &subjects, ..action };
+            self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
+        })
+    }
+
     /// Looks again at what a call acts on: while a person thinks, a link can come to lead elsewhere, or the file come to hold something in
     /// which the call changes more than was shown (`before` is the one that was shown), and the yes wasn't for that.
     async fn acts_on_the_same(&self, facts: &Facts, decision: &Decision, before: Option<[u8; 32]>) -> Result<(), Failure> {
         let Some(tool) = facts.tool.as_deref() else { return Ok(()) };
         let mut arguments = (*facts.arguments).clone();
-        let same = subjects::decided(tool, self.settings.home.as_deref(), &mut arguments)? == facts.subjects;
-        match same && preview::of(facts).await.map(|seen| seen.before) == before {
+        let mut acted_on = Vec::new();
+        subjects::decided(tool, self.settings.home.as_deref(), &mut arguments, &mut acted_on)?;
+        match acted_on == facts.subjects && self.preview(facts).await?.map(|seen| seen.before) == before {
             true => Ok(()),
             false => Err(unasked(facts, decision, "what it acts on has changed while one was asked")),
         }
@@ -227,7 +253,7 @@ async fn question(
 ///
 /// [`HostError::Io`]: what the session remembers can't be read.
 pub(crate) fn agreed_already(facts: &Facts) -> Result<Option<String>, HostError> {
-    approved_before(facts, &Fingerprint::of(facts, preview::at_once(facts).map(|seen| seen.before).as_ref()))
+    approved_before(facts, &Fingerprint::of(facts, preview::at_once(facts).ok().flatten().map(|seen| seen.before).as_ref()))
 }
 
 /// Who has agreed to such calls before, for the session.

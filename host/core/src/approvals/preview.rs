@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_contract::{Category, Failure};
 use berth_system::files::{FileError, FileView, Grants, OpenOptions};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -50,27 +51,32 @@ pub(super) struct Seen {
 }
 
 /// The preview of a call, where its tool is built in and says what it changes, and the file may be read.
-pub(super) async fn of(facts: &Facts) -> Option<Seen> {
+///
+/// # Errors
+///
+/// What the tool would fail with, since what is to be replaced isn't there.
+pub(super) async fn of(facts: &Facts) -> Result<Option<Seen>, Failure> {
+    let Some(look) = look(facts) else { return Ok(None) };
     // Reading may wait for a disk, or for a network.
-    tokio::task::spawn_blocking(look(facts)?).await.ok()?
+    tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
 }
 
 /// As [`of`], for who may block.
-pub(super) fn at_once(facts: &Facts) -> Option<Seen> {
-    look(facts)?()
+pub(super) fn at_once(facts: &Facts) -> Result<Option<Seen>, Failure> {
+    look(facts).map_or(Ok(None), |look| look())
 }
 
-fn look(facts: &Facts) -> Option<impl FnOnce() -> Option<Seen> + Send + 'static> {
+fn look(facts: &Facts) -> Option<impl FnOnce() -> Result<Option<Seen>, Failure> + Send + 'static> {
     let tool = facts.tool.as_deref()?;
     let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
     let change = Change::deserialize(meta).ok()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&facts.arguments);
-    Some(move || change.seen(grants, &arguments))
+    Some(move || change.seen(grants, &arguments).transpose())
 }
 
 impl Change {
-    fn seen(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Seen> {
+    fn seen(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Result<Seen, Failure>> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let file = text(match self {
             Self::Whole { file, .. } | Self::Part { file, .. } => file,
@@ -80,6 +86,10 @@ impl Change {
             Self::Whole { content, .. } => (text(content)?.to_owned(), vec![content.clone()]),
             Self::Part { old, new, all, .. } => {
                 let (from, to) = (text(old)?, text(new)?);
+                // What names no carriage return stands for lines that end in one, too.
+                if !from.is_empty() && !before.contains(from) && !before.replace("\r\n", "\n").contains(from) {
+                    return Some(Err(no_match(old, file, &before)));
+                }
                 if from.is_empty() || !before.contains(from) {
                     return None;
                 }
@@ -91,8 +101,15 @@ impl Change {
         let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
         let held = Sha256::digest(&before);
         let preview = Preview { file: file.to_owned(), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
-        Some(Seen { preview, before: held.into(), settled })
+        Some(Ok(Seen { preview, before: held.into(), settled }))
     }
+}
+
+/// What a tool fails with that finds nothing to replace.
+fn no_match(old: &str, file: &str, before: &str) -> Failure {
+    let why = if before.is_empty() { ": the file is empty, or not there" } else { "" };
+    let failure = Failure::new(Category::PermanentFailure, format!("{old} is not in {file}{why}; nobody was asked"));
+    failure.with_code("no-match").with_suggestion("Copy the text exactly as read shows it, without the numbers.")
 }
 
 /// The text of a file: empty where there is none yet. `None` where it can't be shown: it may not be read, is too long, or is no text.

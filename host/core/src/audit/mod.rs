@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_contract::{Category, Failure, Outcome};
+use berth_contract::{Category, Failure, HostError, Outcome};
 
 use self::chain::Key;
 pub use self::follow::Follow;
@@ -32,6 +32,7 @@ use self::log::{Bounds, Log, Unsynced};
 pub use self::stats::ToolStats;
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
+use crate::approvals::{Question, Reply};
 use crate::config::{self, OnFailure};
 use crate::facts::Facts;
 
@@ -201,6 +202,33 @@ impl Audit {
             calls run without a record.";
         let failure = Failure::new(Category::PermanentFailure, message).with_code("audit").with_suggestion(suggestion);
         (settings.on_failure == OnFailure::Stop).then_some(failure)
+    }
+}
+
+/// Records what a person said to a question that was left for them, when it is said: the call that it is for may never be made. Blocks.
+///
+/// # Errors
+///
+/// [`HostError::Io`]: it can't be recorded, and so must not count.
+pub fn said(
+    config: &config::Loaded,
+    folders: &config::Folders,
+    question: &Question,
+    reply: &Reply,
+    front_end: &str,
+) -> Result<(), HostError> {
+    let (by, answer, scope) = match reply {
+        Reply::Yes { scope, by } => (by, "yes", Some(scope.as_str())),
+        Reply::No { by } => (by, "no", None),
+        Reply::Unasked(_) => return Ok(()),
+    };
+    let audit = Audit::new(config.config.audit, &folders.data, Cow::Owned(front_end.to_owned()));
+    let Some(settings) = audit.settings else { return Ok(()) };
+    let written = audit.append(settings, |key| record::said(key, question, front_end, by, answer, scope));
+    let written = written.and_then(|_| if settings.durable { audit.written().take_unsynced().sync() } else { Ok(()) });
+    match (written, settings.on_failure) {
+        (Err(why), OnFailure::Stop) => Err(HostError::io("the answer can't be recorded, and so doesn't count")(why)),
+        _ => Ok(()),
     }
 }
 

@@ -1,10 +1,11 @@
 //! What is recorded of a call.
 
 use berth_contract::{Access, Category, Content, Failure, Outcome, SubjectKind};
-use berth_policy::{Decision, Gate, Verdict};
+use berth_policy::{ActedOn, Decision, Gate, Verdict};
 
 use super::chain::Key;
 use super::line::Line;
+use crate::approvals::Question;
 use crate::facts::Facts;
 
 /// Bytes of a name, of a rule or a place, of a text that tells something, and of a subject.
@@ -26,10 +27,26 @@ pub(super) fn intent(key: &Key, facts: &Facts, front_end: &str) -> Vec<u8> {
 /// What a person said.
 pub(super) fn approval(key: &Key, facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
     let mut line = Line::new("approval", key);
-    line.word("answer", answer);
-    line.plain("approved_by", by, NAME);
-    line.optional("approval_scope", scope, NAME);
     call(&mut line, facts, front_end);
+    answered(&mut line, by, answer, scope);
+    line.into_bytes()
+}
+
+/// What a person said to a question that was left for them.
+pub(super) fn said(key: &Key, question: &Question, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+    let mut line = Line::new("approval", key);
+    // Behind the kind, where the records of a call are looked for.
+    line.plain("call", &question.id.0, NAME);
+    answered(&mut line, by, answer, scope);
+    line.plain("tool", &question.tool, NAME);
+    line.plain("provider", &question.provider, NAME);
+    line.arguments("arguments", &question.arguments);
+    subjects(&mut line, &question.subjects);
+    let Decision { verdict, gate, rule, place, .. } = &question.decision;
+    decision(&mut line, *verdict, *gate, rule, place);
+    line.plain("session", &question.session, NAME);
+    line.optional("caller_id", question.caller.as_deref(), NAME);
+    line.plain("front_end", front_end, NAME);
     line.into_bytes()
 }
 
@@ -55,6 +72,9 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
     };
     line.number("bytes", parts.iter().map(Content::len).sum::<usize>() as u64);
     line.time("duration_ms", facts.since.elapsed());
+    if !facts.waited.is_zero() {
+        line.time("waited_ms", facts.waited);
+    }
     if facts.attempts > 1 {
         line.number("attempts", facts.attempts.into());
     }
@@ -85,9 +105,7 @@ fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
         None => line.text("asked", &facts.asked, NAME),
     }
     line.arguments("arguments", &facts.arguments);
-    let subjects = facts.subjects.iter().take(SUBJECTS);
-    let told = subjects.map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
-    line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
+    subjects(line, &facts.subjects);
     if !facts.attachments.is_empty() {
         line.number("attachments", facts.attachments.len() as u64);
     }
@@ -103,6 +121,17 @@ fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
     line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
     line.word("trust", facts.trust.as_str());
     line.plain("front_end", front_end, NAME);
+}
+
+fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {
+    line.word("answer", answer);
+    line.plain("approved_by", by, NAME);
+    line.optional("approval_scope", scope, NAME);
+}
+
+fn subjects(line: &mut Line<'_>, subjects: &[ActedOn]) {
+    let told = subjects.iter().take(SUBJECTS).map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
+    line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
 }
 
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {

@@ -22,7 +22,7 @@ pub struct ToolStats {
     pub denials: u64,
     /// Those that a person was to be asked for, whatever became of it.
     pub asks: u64,
-    /// The time that half of the calls took at most, in milliseconds.
+    /// The time that half of the calls took at most, in milliseconds. What a person took to answer is not counted.
     pub p50_ms: f64,
     /// The time that 99 of 100 calls took at most, in milliseconds.
     pub p99_ms: f64,
@@ -44,7 +44,7 @@ impl Trail {
                 let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
                 let (stats, times) = tools.entry(record.tool.clone().unwrap_or_default()).or_default();
                 record.count(stats);
-                times.push(record.duration_ms);
+                times.push(record.own_ms());
             })?;
         }
         let finished = |(tool, (stats, mut times)): (String, (ToolStats, Vec<f32>))| {
@@ -64,9 +64,17 @@ struct Outcome {
     error_code: Option<String>,
     approved_by: Option<String>,
     duration_ms: f32,
+    /// How much of it a person took to answer.
+    #[serde(default)]
+    waited_ms: f32,
 }
 
 impl Outcome {
+    /// What the call itself took.
+    fn own_ms(&self) -> f32 {
+        (self.duration_ms - self.waited_ms).max(0.0)
+    }
+
     fn count(&self, stats: &mut ToolStats) {
         let waits = self.error_category.as_deref() == Some("confirmation_required");
         let refused_by_a_person = self.error_code.as_deref() == Some("denied_by_user");
@@ -99,6 +107,13 @@ impl ToolStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_waiting_for_a_person_is_not_the_call_s() {
+        let own = |text: &str| serde_json::from_str::<Outcome>(text).expect("a record").own_ms();
+        assert!((own(r#"{"result":"success","duration_ms":60010.5,"waited_ms":60000.0}"#) - 10.5).abs() < 0.01);
+        assert!((own(r#"{"result":"success","duration_ms":10.5}"#) - 10.5).abs() < 0.01);
+    }
 
     #[test]
     fn percentiles_are_values_that_there_were() {

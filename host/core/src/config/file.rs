@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::ceiling::VARIABLE;
 use super::check::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
@@ -74,7 +75,7 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
 
 /// Reads a ceiling that somebody named. Whoever wrote it: it only takes away.
 pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
-    let problem = |message: String| Problem::new(start(path), message);
+    let problem = |message: String| Problem::new(Source::Variable(VARIABLE.to_owned()), format!("{} {message}", path.display()));
     let file = open(path, OFlags::empty()).map_err(|error| problem(format!("can't be opened: {error}")))?;
     let status = regular(&file).map_err(problem)?;
     text(file, &status).map_err(problem)

@@ -160,6 +160,10 @@ impl Command {
                 Started::Words([option, ..]) if option.text.starts_with(['-', ':']) => {
                     return split.unclear("a program in it starts another one, and it can't be told which");
                 }
+                Started::Words(command) if wrapper.name == "xargs" => {
+                    self.add_words(command);
+                    return self.follow(&with_input(arguments, command), split);
+                }
                 // These hand all of it to a shell.
                 Started::Words(command) if ["watch", "parallel"].contains(&wrapper.name) => return evaluated(command, split),
                 Started::Words(command) => words = command,
@@ -168,6 +172,24 @@ impl Command {
             self.add_words(words);
         }
     }
+}
+
+/// What `xargs` starts. What it reads stands behind the words that are named, and wherever `-I` says: it may be a program's name, or a
+/// shell's script.
+fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
+    let options = &arguments[..arguments.len() - command.len()];
+    let marks: Vec<&str> = options
+        .iter()
+        .enumerate()
+        .filter_map(|(at, option)| match option.text.strip_prefix("-I")? {
+            "" => options.get(at + 1).map(|mark| mark.text.as_str()),
+            mark => Some(mark),
+        })
+        .filter(|mark| !mark.is_empty())
+        .collect();
+    let unknown = || Word { text: UNKNOWN.to_string(), open: true };
+    let replaced = |word: &Word| if marks.iter().any(|mark| word.text.contains(mark)) { unknown() } else { word.clone() };
+    command.iter().map(replaced).chain([unknown()]).collect()
 }
 
 /// What a shell is given to run.
