@@ -133,6 +133,24 @@ fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
 }
 
 #[test]
+fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
+    let cli = Cli::new();
+    cli.configure("");
+    let path = cli.root.path().join("config/berth.toml");
+    let wrong = |what: &str| {
+        let report = examined(&mut doctor(&cli));
+        let finding = report.says("Configuration", path.to_str().expect("it is text"), "failure", what);
+        let fix = finding["fix"].as_str().expect("it can be mended");
+        assert!(!fix.contains("line 1") && !fix.contains("schema"), "{finding}");
+    };
+    set_mode(&path, 0o666);
+    wrong("others may write to it");
+    fs::remove_file(&path).expect("it is removed");
+    symlink("nowhere", &path).expect("a link is made");
+    wrong("it is a link that leads nowhere");
+}
+
+#[test]
 fn what_is_kept_and_can_t_be_believed_is_found() {
     let cli = Cli::new();
     let counted = ["--set", "tools.max_tool_calls_per_session=9", "call", "read", "path=notes.txt"];
@@ -157,6 +175,16 @@ fn what_is_kept_and_can_t_be_believed_is_found() {
     fs::write(data.join("plugins.json"), "{").expect("it is written");
     examined(&mut doctor(&cli)).says("Kept", "approved plugins", "failure", "data/plugins.json: it is damaged");
     fs::remove_file(data.join("plugins.json")).expect("it is removed");
+    fs::write(data.join("trusted.json"), "{").expect("it is written");
+    fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n").expect("it is written");
+    let report = examined(&mut doctor(&cli));
+    report.says("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
+    // The project's file has no part in it.
+    let blamed = report.all().iter().filter(|finding| finding["state"] == "failure" && finding["group"] == "Configuration");
+    let blamed: Vec<&Value> = blamed.collect();
+    assert!(blamed.len() == 1 && !blamed[0].to_string().contains("berth.toml"), "{blamed:?}");
+    assert!(blamed[0]["name"].as_str().is_some_and(|name| name.ends_with("data/trusted.json")), "{blamed:?}");
+    fs::remove_file(data.join("trusted.json")).expect("it is removed");
     assert_eq!(examined(&mut doctor(&cli)).0["ok"], json!(true));
 }
 

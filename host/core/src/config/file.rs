@@ -39,11 +39,11 @@ pub(super) struct Text {
 
 /// Reads the user's configuration file. `None` if there is none.
 pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(start(path), message);
+    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
-        Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
+        Err(error) => return Err(problem(unopened(path, &error))),
     };
     let status = regular(&file).map_err(problem)?;
     believed(&status, path).map_err(problem)?;
@@ -53,7 +53,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Text>, Problem> {
 /// Reads the organisation's ceiling. `None` if there is none. Whoever else could write it, or the folder that it lies in, could take it
 /// away.
 pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(start(path), message);
+    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let of_root = |status: &Metadata, what: &str| match (status.uid(), status.mode() & 0o022) {
         (0, 0) => Ok(()),
         (0, _) => Err(problem(format!("{what} can be written by others, so it can't be believed"))),
@@ -61,9 +61,8 @@ pub(super) fn read_ceiling(path: &Path) -> Result<Option<Text>, Problem> {
     };
     let file = match open(path, OFlags::empty()) {
         Ok(file) => file,
-        // A link that leads nowhere was meant to lead to a ceiling.
-        Err(error) if is_missing(&error) && std::fs::symlink_metadata(path).is_err_and(|error| is_missing(&error)) => return Ok(None),
-        Err(error) => return Err(problem(format!("can't be opened: {error}"))),
+        Err(error) if is_missing(&error) && nothing_is_at(path) => return Ok(None),
+        Err(error) => return Err(problem(unopened(path, &error))),
     };
     let status = regular(&file).map_err(problem)?;
     of_root(&status, "it")?;
@@ -84,7 +83,7 @@ pub(super) fn read_named_ceiling(path: &Path) -> Result<Text, Problem> {
 /// Reads the file of the working directory. `None` if there is none, or if it is the `other` one, which was read already. Who may write it
 /// doesn't matter: it can only narrow, or was seen by the user as it is.
 pub(super) fn read_unbelieved(path: &Path, other: Option<(u64, u64)>) -> Result<Option<Text>, Problem> {
-    let problem = |message: String| Problem::new(start(path), message);
+    let problem = |message: String| Problem::new(Source::Path(path.to_owned()), message);
     let file = match open(path, OFlags::NOFOLLOW) {
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
@@ -102,8 +101,21 @@ pub(super) fn read_unbelieved(path: &Path, other: Option<(u64, u64)>) -> Result<
     text(file, &status).map(Some).map_err(problem)
 }
 
-fn start(path: &Path) -> Source {
-    Source::File { path: path.to_owned(), line: 1 }
+/// Whether nobody has put anything there. A link that leads nowhere, and a folder that is none, were meant to lead to a file, and what that
+/// denies must not be forgotten.
+pub(super) fn nothing_is_at(path: &Path) -> bool {
+    let first = path.ancestors().find(|at| std::fs::symlink_metadata(at).is_ok());
+    first.is_none_or(|at| at != path && at.is_dir())
+}
+
+fn unopened(path: &Path, error: &std::io::Error) -> String {
+    match path.ancestors().find(|at| std::fs::symlink_metadata(at).is_ok()) {
+        Some(at) if is_missing(error) && at.is_symlink() => {
+            let what = if at == path { "it".to_owned() } else { at.display().to_string() };
+            format!("can't be opened: {what} is a link that leads nowhere; bring back what it leads to, or remove the link")
+        }
+        _ => format!("can't be opened: {error}"),
+    }
 }
 
 fn is_missing(error: &std::io::Error) -> bool {

@@ -74,7 +74,7 @@ fn may_be_written(path: &Path) -> Result<(), String> {
 /// What is behind a link stays behind it.
 fn real(path: &Path) -> std::io::Result<PathBuf> {
     match path.canonicalize() {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound && file::nothing_is_at(path) => Ok(path.to_owned()),
         real => real,
     }
 }

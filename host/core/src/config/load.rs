@@ -109,8 +109,7 @@ pub fn load(folders: &Folders, inputs: &Inputs) -> Result<Loaded, Problems> {
 pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text: Option<file::Text>) -> Result<Loaded, Problems> {
     let (mut leaves, mut operator, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     if let (Some(missing), None) = (&inputs.file, &text) {
-        let source = Source::File { path: missing.clone(), line: 1 };
-        return Err(Problem::new(source, "there is no such file").into());
+        return Err(Problem::new(Source::Path(missing.clone()), "there is no such file").into());
     }
     if let Some(text) = &text {
         let (found, wrong) = file::parse(&path, &text.text, file::MAX_VALUES);
@@ -252,7 +251,7 @@ impl Loaded {
             Source::File { path, .. } if self.project.as_ref().is_some_and(|project| project.path == *path) => {
                 OriginKind::Project(path.display().to_string())
             }
-            Source::File { .. } => OriginKind::Own,
+            Source::File { .. } | Source::Path(_) => OriginKind::Own,
             Source::Variable(name) => OriginKind::Variable(name.clone()),
             Source::Flag(text) => OriginKind::Flag(text.clone()),
         };

@@ -130,7 +130,11 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
-    let unknown = |error: HostError| vec![Problem::new(Source::File { path: project.path.clone(), line: 1 }, error.to_string())];
+    // What is wrong then is no fault of the project's file.
+    let unknown = |error: HostError| {
+        let why = if let HostError::Io { source, .. } = &error { source.to_string() } else { error.to_string() };
+        vec![Problem::new(Source::Path(folders.data.join(TRUSTED)), why)]
+    };
     let trusted = trusted(folders).map_err(unknown)?;
     let known = project.path.to_str().and_then(|path| trusted.get(path));
     project.standing = match known {

@@ -14,6 +14,8 @@ pub enum Source {
         /// From 1.
         line: usize,
     },
+    /// A file itself, none of its lines.
+    Path(PathBuf),
     /// An environment variable, by its name.
     Variable(String),
     /// A flag of the command line, as it was written.
@@ -27,6 +29,7 @@ impl Source {
         match self {
             Self::Default => format!("the default of [{table}]"),
             Self::File { path, line } => format!("[{table}] in {}, line {line}", path.display()),
+            Self::Path(path) => format!("[{table}] in {}", path.display()),
             Self::Variable(name) => format!("{name} in the environment"),
             Self::Flag(text) => format!("{text} on the command line"),
         }
@@ -39,6 +42,7 @@ impl fmt::Display for Source {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Path(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => f.write_str(name),
             Self::Flag(text) => f.write_str(text),
         }

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use berth_contract::Access;
@@ -190,6 +190,30 @@ fn a_file_that_others_may_write_is_refused() {
         let problems = load(&scene.folders, &Inputs::default()).expect_err("others may write").to_string();
         assert!(problems.contains(&format!("chmod go-w '{}'", path.display())), "{problems}");
     }
+}
+
+#[test]
+fn what_leads_nowhere_is_no_missing_file() {
+    let scene = Scene::new();
+    let folder = scene.folders.config.clone();
+    let refused = |expected: &str| {
+        let problems = load(&scene.folders, &Inputs::default()).expect_err("something was meant to be there").to_string();
+        assert!(problems.contains(expected), "{problems}");
+        super::insert::permission(&scene.folders, "write", "/w/a").expect_err("something was meant to be there");
+    };
+    let path = scene.folders.config_file();
+    symlink(scene.work.join("gone.toml"), &path).expect("a link is made");
+    refused("berth.toml: can't be opened: it is a link that leads nowhere");
+    assert!(path.is_symlink());
+    fs::remove_file(&path).expect("the link goes");
+    fs::remove_dir(&folder).expect("the folder goes");
+    symlink(scene.work.join("gone"), &folder).expect("a link is made");
+    refused("own/config is a link that leads nowhere");
+    fs::remove_file(&folder).expect("the link goes");
+    fs::write(&folder, "").expect("a file is written");
+    refused("Not a directory");
+    fs::remove_file(&folder).expect("the file goes");
+    load(&scene.folders, &Inputs::default()).expect("nothing is there");
 }
 
 #[test]

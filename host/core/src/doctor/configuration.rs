@@ -65,6 +65,7 @@ fn bounds(ceiling: &config::Ceiling) -> String {
 fn problem(problem: &config::Problem) -> Finding {
     let fix = match &problem.source {
         Source::File { path, line } => format!("change line {line} of {}; `berth config schema` tells what a key takes", path.display()),
+        Source::Path(path) => format!("see to {}: what is wrong is said of the file itself, not of a line", path.display()),
         Source::Variable(name) => format!("unset {name}, or give it a value that fits"),
         Source::Flag(flag) => format!("leave out {flag}, or mend it"),
         Source::Default => "see docs/configuration.md".to_owned(),

@@ -2,7 +2,7 @@ use berth_contract::HostError;
 
 use super::Finding;
 use crate::approvals::Questions;
-use crate::config::Folders;
+use crate::config::{self, Folders};
 use crate::plugins::Approvals;
 use crate::session;
 
@@ -10,10 +10,12 @@ use crate::session;
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
     let approved = Approvals::of(folders).all().map(|all| (all.len(), Vec::new()));
     let questions = Questions::of(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
+    let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
     [
         found("sessions", "kept", session::kept_in(folders)),
         found("questions", "waiting", questions),
         found("approved plugins", "approved", approved),
+        found("trusted files", "trusted", trusted),
     ]
     .concat()
 }
