@@ -288,12 +288,24 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
 #[test]
 fn what_was_typed_before_the_question_is_no_answer() {
     let cli = Cli::new();
-    for ahead in ["y\n", "session\n", "always\n", "y\ny\ny\n", "y"] {
+    let pasted = "y\n".repeat(10_000);
+    for ahead in ["y\n", "session\n", "always\n", "y\ny\ny\n", "y", &pasted] {
         let Some(denied) = cli.typed_ahead(&WRITE, ahead, "n\n") else { return };
         denied.ends(3);
         assert_eq!(notes(&cli), "first\nsecond\n", "{ahead:?}");
     }
     cli.typed_ahead(&WRITE, "n\n", "y\n").expect("there is `script`").ends(0);
+    assert_eq!(notes(&cli), "new");
+}
+
+#[test]
+fn a_question_about_a_file_behind_a_link_is_asked_like_any_other() {
+    let cli = Cli::new();
+    std::os::unix::fs::symlink("notes.txt", cli.work().join("link.txt")).expect("a link is made");
+    let write = ["call", "write", "path=link.txt", "content=new"];
+    cli.run(&write).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
+    cli.run(&write).ends(0);
     assert_eq!(notes(&cli), "new");
 }
 

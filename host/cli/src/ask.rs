@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
 use crate::error::Error;
@@ -18,6 +19,9 @@ pub(crate) struct Dialogue<R, W> {
     forget: fn(&mut R) -> io::Result<()>,
 }
 
+/// How often more may have come before a question is asked.
+const MOST_PASTED: usize = 100;
+
 /// A dialogue with the person at the terminal. `None` where nobody sits there: what comes out of a pipe was said by nobody.
 /// `ended`: what it means that they go without an answer.
 pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRead, impl Write>> {
@@ -27,10 +31,19 @@ pub(crate) fn at_the_terminal(ended: &'static str) -> Option<Dialogue<impl BufRe
     Some(Dialogue { input: BufReader::new(File::from(input)), output: anstream::stderr(), ended, forget })
 }
 
-/// Throws away what was typed and not read yet.
+/// Throws away what was typed and not read yet. A terminal holds a few thousand characters, and takes more of what was pasted as they go: it
+/// is empty when nothing has come for a moment.
 fn forget(terminal: &mut BufReader<File>) -> io::Result<()> {
     terminal.consume(terminal.buffer().len());
-    Ok(tcflush(terminal.get_ref(), QueueSelector::IFlush)?)
+    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    for _ in 0..MOST_PASTED {
+        tcflush(terminal.get_ref(), QueueSelector::IFlush)?;
+        let mut waited = [PollFd::new(terminal.get_ref(), PollFlags::IN)];
+        if poll(&mut waited, Some(&moment))? == 0 {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("more is typed all the time"))
 }
 
 /// Whether a person sits at the terminal.

@@ -53,7 +53,7 @@ impl Category {
 }
 
 /// Codes that only the host gives, since who calls decides by them. A guest's failure comes without them.
-pub const HOST_CODES: [&str; 13] = [
+pub const HOST_CODES: [&str; 14] = [
     "audit",
     "bad_answer",
     "busy",
@@ -67,6 +67,7 @@ pub const HOST_CODES: [&str; 13] = [
     "rate",
     "redacted",
     "result_limit",
+    "withheld",
 ];
 
 /// A failed call, to be shown to the model. It carries what there is in spite of the failure.

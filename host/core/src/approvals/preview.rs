@@ -72,11 +72,13 @@ fn look(facts: &Facts) -> Option<impl FnOnce() -> Result<Option<Seen>, Failure> 
     let change = Change::deserialize(meta).ok()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
     let arguments = Arc::clone(&facts.arguments);
-    Some(move || change.seen(grants, &arguments).transpose())
+    // Where the file really lies: who looks at the question later follows no link.
+    let real = facts.subjects.first().map(|subject| subject.text.clone());
+    Some(move || change.seen(grants, &arguments, real).transpose())
 }
 
 impl Change {
-    fn seen(&self, grants: Arc<Grants>, arguments: &Value) -> Option<Result<Seen, Failure>> {
+    fn seen(&self, grants: Arc<Grants>, arguments: &Value, real: Option<String>) -> Option<Result<Seen, Failure>> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let file = text(match self {
             Self::Whole { file, .. } | Self::Part { file, .. } => file,
@@ -100,7 +102,8 @@ impl Change {
         };
         let settled = matches!(self, Self::Whole { .. }).then(|| Sha256::digest(&after).into());
         let held = Sha256::digest(&before);
-        let preview = Preview { file: file.to_owned(), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
+        let preview =
+            Preview { file: real.unwrap_or_else(|| file.to_owned()), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
         Some(Ok(Seen { preview, before: held.into(), settled }))
     }
 }
