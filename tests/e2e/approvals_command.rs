@@ -263,6 +263,51 @@ fn no_more_than_64_questions_wait() {
 }
 
 #[test]
+fn what_is_answered_takes_no_place_and_what_is_outdated_gives_its_own() {
+    let cli = Cli::new();
+    let ask = |content: &str| cli.run(&["call", "write", "path=notes.txt", &format!("content={content}")]).ends(3).stderr;
+    let fill = |letter: char| (0..16).for_each(|number| assert!(ask(&format!("{letter}{number}")).contains("it waits as question")));
+    fill('a');
+    let refused = ask("more");
+    assert!(refused.contains("16 questions of this session wait already") && refused.contains("`berth approvals`"), "{refused}");
+    assert!(!refused.contains("configuration:"), "nothing is wrong with it: {refused}");
+    for question in waiting(&cli) {
+        cli.run(&["approvals", "deny", question["id"].as_str().expect("it has a name")]).ends(0);
+    }
+    fill('b');
+    assert!(ask("more").contains("16 questions of this session wait already"));
+    // Nobody can answer them any more.
+    fs::write(cli.work().join("notes.txt"), "other").expect("a file is written");
+    assert!(waiting(&cli).is_empty());
+    ask("more");
+    only_question(&cli);
+    // Answers are still there.
+    fs::write(cli.work().join("notes.txt"), "first\nsecond\n").expect("a file is written");
+    assert!(ask("a0").contains("denied_by_user"));
+}
+
+#[test]
+fn a_yes_for_good_is_no_answer_that_outlives_its_rule() {
+    let cli = Cli::new();
+    cli.run(&WRITE).ends(3);
+    cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
+    assert!(questions(&cli).is_empty(), "the rule counts, and nobody waits for an answer");
+    cli.configure("");
+    cli.run(&WRITE).ends(3);
+    assert_eq!(notes(&cli), "first\nsecond\n", "the rule is gone");
+    cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
+    cli.run(&WRITE).ends(3);
+
+    // Who waits gets it.
+    cli.configure("[approvals]\nwait_secs = 600\n");
+    let call = cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    while waiting(&cli).is_empty() {}
+    cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
+    Ended::of(call.wait_with_output().expect("it ends")).ends(0);
+    assert_eq!(notes(&cli), "new");
+}
+
+#[test]
 fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
     let cli = Cli::new();
     let Some(denied) = cli.typed(&WRITE, "n\n") else { return };

@@ -8,18 +8,19 @@ use berth_system::private::PrivateFolder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Approver, Fingerprint, Question, Reply};
+use super::{Approver, Fingerprint, Preview, Question, Reply, Scope, outdated};
 use crate::config::Folders;
 use crate::session::seconds;
 use crate::state;
 
-/// Questions that wait at a time, over all of a user's programs: nobody answers more.
+/// Questions that wait at a time, over all of a user's programs: nobody answers more. So many answers wait for their calls beside them.
 const MAX_POSTED: usize = 64;
 
 /// How many of them one session may have, so that none takes the places of all others.
 const MAX_OF_SESSION: usize = super::MAX_OF_SESSION;
 
-/// Names in the folder that are looked at: the questions, the lock, and what a process left that was killed while it wrote.
+/// Names in the folder that are looked at: the questions, as many that were answered by now and as many answers, the lock, and what a
+/// process left that was killed while it wrote.
 const MAX_NAMES: usize = 4 * MAX_POSTED;
 
 /// How often somebody who waits looks for the answer: a person doesn't notice the difference.
@@ -44,6 +45,9 @@ pub struct Posted {
     pub until: u64,
     /// The answer, until the call takes it.
     pub reply: Option<Reply>,
+    /// Until when somebody waits for the answer, in seconds of Unix time. Zero: nobody does.
+    #[serde(default)]
+    pub waited_until: u64,
 }
 
 impl Questions {
@@ -77,7 +81,8 @@ impl Questions {
         Ok((waiting, wrong))
     }
 
-    /// Answers a question: what its call waits for, or the next one of that session that is the same. A yes counts for `lasting`.
+    /// Answers a question: what its call waits for, or the next one of that session that is the same. A yes counts for `lasting`. A yes for
+    /// good is kept only for a call that waits: for any other one the rule counts, and the answer would outlive it.
     ///
     /// # Errors
     ///
@@ -85,14 +90,16 @@ impl Questions {
     /// kept.
     pub fn answer(&self, posted: &Posted, reply: Reply, lasting: Duration) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
-        state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<Posted>| match file {
+        let for_good = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
+        let is_waited_for = state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<Posted>| match file {
             Some(there) if there.reply.is_none() && there.until > now && there.question.shows_the_same(&posted.question) => {
                 there.reply = Some(reply);
                 there.until = now.saturating_add(lasting.as_secs());
-                Ok(())
+                Ok(there.waited_until > now)
             }
             _ => Err(HostError::Config(format!("the question {} no longer waits: it was answered, taken back, or has ended", posted.id))),
-        })
+        })?;
+        if for_good && !is_waited_for { self.withdraw(&posted.question) } else { Ok(()) }
     }
 
     /// Takes the answer to a call of a session, where there is one. It is gone then: a yes is good for one call.
@@ -138,28 +145,33 @@ impl Questions {
         }
     }
 
-    /// Leaves a question, for `lasting`. One that is there already waits longer; one that was answered meanwhile keeps its answer.
+    /// Leaves a question, for `lasting`, of which somebody waits for `wait`; or says why there is no place for it. One that is there already
+    /// waits longer; one that was answered meanwhile keeps its answer.
     ///
     /// # Errors
     ///
-    /// [`HostError::Config`] where too many wait already, or another call's has the same name; [`HostError::Io`] where it can't be kept.
-    fn post(&self, question: Question, lasting: Duration) -> Result<String, HostError> {
+    /// [`HostError::Io`] where it can't be kept.
+    fn post(&self, question: Question, wait: Duration, lasting: Duration) -> Result<Result<String, String>, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
         state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
-            self.make_room(now, &id, &question)?;
+            if let Some(why) = self.make_room(now, &id, &question)? {
+                return Ok(Err(why));
+            }
             let there = file.as_ref().filter(|there| there.until > now);
             if there.is_some_and(|there| !there.is_for(&question)) {
-                return Err(HostError::Config(format!("a question of another call is named {id}")));
+                return Ok(Err(format!("a question of another call is named {id}")));
             }
             if there.is_some_and(|there| there.reply.is_some()) {
-                return Ok(());
+                return Ok(Ok(id));
             }
             let (asked, until) = (there.map_or(now, |there| there.asked), now.saturating_add(lasting.as_secs()));
-            *file = Some(Posted { id: id.clone(), question, asked, until, reply: None });
-            Ok(())
-        })?;
-        Ok(id)
+            // The second that has begun counts as well.
+            let waited_until = if wait.is_zero() { 0 } else { now.saturating_add(wait.as_secs()).saturating_add(1) };
+            let waited_until = there.map_or(0, |there| there.waited_until).max(waited_until);
+            *file = Some(Posted { id: id.clone(), question, asked, until, reply: None, waited_until });
+            Ok(Ok(id))
+        })
     }
 
     /// Takes a question back that nobody waits for any more, unless it was answered.
@@ -171,30 +183,46 @@ impl Questions {
         }
     }
 
-    /// Removes what has ended, and what the same call asked before, of a file that held something else; says no where as many others wait
-    /// as may. For whoever holds the lock: until the question is written, no other may take its place.
-    fn make_room(&self, now: u64, id: &str, question: &Question) -> Result<(), HostError> {
-        let Some(folder) = self.opened()? else { return Ok(()) };
-        let (mut others, mut of_session) = (0, 0);
-        for name in self.names()?.iter().filter(|name| **name != file_name(id)) {
-            match state::read::<Option<Posted>>(&self.folder, name) {
+    /// Removes what has ended, what the same call asked before, of a file that held something else, and the oldest of too many answers; says
+    /// why not where as many others wait as may. For whoever holds the lock: until the question is written, no other may take its place.
+    fn make_room(&self, now: u64, id: &str, question: &Question) -> Result<Option<String>, HostError> {
+        let Some(folder) = self.opened()? else { return Ok(None) };
+        let (mut waiting, mut answered, mut strange) = (Vec::new(), Vec::new(), 0);
+        for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
+            match state::read::<Option<Posted>>(&self.folder, &name) {
                 Ok(Some(posted)) if posted.until <= now || (posted.reply.is_none() && question.follows(&posted.question)) => {
-                    let _ = folder.remove(name);
+                    let _ = folder.remove(&name);
                 }
-                Ok(posted) => {
-                    others += 1;
-                    of_session += usize::from(posted.is_some_and(|posted| posted.question.session == question.session));
+                Ok(Some(posted)) if posted.reply.is_some() => answered.push((posted.until, name)),
+                Ok(Some(Posted { question: other, .. })) => {
+                    waiting.push(Waiting { name, of_session: other.session == question.session, preview: other.preview });
                 }
-                Err(_) => others += 1,
+                // It takes a place, since it may be one.
+                Ok(None) | Err(_) => strange += 1,
             }
         }
-        if others >= MAX_POSTED {
-            return Err(HostError::Config(format!("{MAX_POSTED} questions wait already")));
+        answered.sort_unstable();
+        for (_, name) in &answered[..answered.len().saturating_sub(MAX_POSTED)] {
+            let _ = folder.remove(name);
         }
-        if of_session >= MAX_OF_SESSION {
-            return Err(HostError::Config(format!("{MAX_OF_SESSION} questions of this session wait already")));
+        let no_place = |waiting: &[Waiting]| {
+            let of_session = waiting.iter().filter(|other| other.of_session).count();
+            match () {
+                () if waiting.len() + strange >= MAX_POSTED => Some(format!("{MAX_POSTED} questions wait already; {ANSWER_THEM}")),
+                () if of_session >= MAX_OF_SESSION => {
+                    Some(format!("{MAX_OF_SESSION} questions of this session wait already; {ANSWER_THEM}"))
+                }
+                () => None,
+            }
+        };
+        if no_place(&waiting).is_some() {
+            // Nobody is asked these, so nobody could make room.
+            waiting.retain(|other| {
+                let is_outdated = other.preview.as_ref().is_some_and(outdated::is_outdated);
+                !(is_outdated && folder.remove(&other.name).is_ok())
+            });
         }
-        Ok(())
+        Ok(no_place(&waiting))
     }
 
     fn names(&self) -> Result<Vec<String>, HostError> {
@@ -218,6 +246,16 @@ enum Standing {
     Answered(Reply),
     Waits,
     Gone,
+}
+
+/// What makes room.
+const ANSWER_THEM: &str = "answer those that `berth approvals` lists";
+
+/// A question that takes a place.
+struct Waiting {
+    name: String,
+    of_session: bool,
+    preview: Option<Preview>,
 }
 
 /// What may have become of one that somebody waits for.
@@ -244,7 +282,9 @@ fn file_name(id: &str) -> String {
 pub struct PostingApprover {
     /// Where they are left.
     pub questions: Questions,
-    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the next one that is the same.
+    /// How long a call waits for its answer. Zero: it ends at once, and the answer counts for the next one that is the same. A yes for good is
+    /// no such answer, but a rule of the user's file, which a host that runs is told of with
+    /// [`reload_rules`](crate::Host::reload_rules).
     pub wait: Duration,
     /// How long a question waits, and then its answer.
     pub lasting: Duration,
@@ -273,8 +313,11 @@ impl PostingApprover {
         if let Standing::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
-        let (questions, lasting, posted) = (self.questions.clone(), self.lasting, question.clone());
-        let id = blocking(move || questions.post(posted, lasting)).await?;
+        let (questions, wait, lasting, posted) = (self.questions.clone(), self.wait, self.lasting, question.clone());
+        let id = match blocking(move || questions.post(posted, wait, lasting)).await? {
+            Ok(id) => id,
+            Err(why) => return Ok(Reply::Unasked(why)),
+        };
         if let Standing::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
@@ -344,7 +387,7 @@ mod tests {
         const TOO_MANY: usize = 16;
         let root = tempfile::tempdir().expect("a temporary folder");
         let questions = Questions::of(&Folders::inside(root.path()));
-        let post = |number| questions.post(question(number), Duration::from_secs(600)).is_ok();
+        let post = |number| questions.post(question(number), Duration::ZERO, Duration::from_secs(600)).expect("it can be kept").is_ok();
         assert!((1..MAX_POSTED).all(post));
         let together = Barrier::new(TOO_MANY);
         let posted = std::thread::scope(|scope| {
@@ -366,12 +409,31 @@ mod tests {
         let questions = Questions::of(&Folders::inside(root.path()));
         let post = |number, session: &str| {
             let question = Question { session: session.to_owned(), ..question(number) };
-            questions.post(question, Duration::from_secs(600)).map_err(|error| error.to_string())
+            questions.post(question, Duration::ZERO, Duration::from_secs(600)).expect("it can be kept")
         };
         assert!((0..MAX_OF_SESSION).all(|number| post(number, "greedy").is_ok()));
         let refused = post(MAX_OF_SESSION, "greedy").expect_err("it has as many as it may");
         assert!(refused.contains("16 questions of this session wait already"), "{refused}");
         post(MAX_OF_SESSION, "other").expect("another session has places of its own");
         assert_eq!(questions.waiting().expect("they can be read").0.len(), MAX_OF_SESSION + 1);
+    }
+
+    #[test]
+    fn of_answers_that_nobody_takes_the_last_ones_are_kept() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let questions = Questions::of(&Folders::inside(root.path()));
+        let lasting = Duration::from_secs(600);
+        let answered = |number| {
+            questions.post(question(number), Duration::ZERO, lasting).expect("it can be kept").expect("there is a place");
+            let (waiting, _) = questions.waiting().expect("they can be read");
+            let [posted] = &waiting[..] else { panic!("{waiting:?}") };
+            questions
+                .answer(posted, Reply::No { by: "a test".to_owned() }, lasting + Duration::from_secs(number as u64))
+                .expect("it waits");
+        };
+        (0..MAX_POSTED + 3).for_each(answered);
+        assert_eq!(questions.names().expect("they can be read").len(), MAX_POSTED + 1, "those that were there, and the last");
+        let taken = |number| questions.take(&question(number)).expect("it can be read").is_some();
+        assert_eq!([0, 1, 2, MAX_POSTED + 2].map(taken), [false, false, true, true]);
     }
 }
