@@ -150,6 +150,25 @@ fn the_commands_tell_what_was_recorded_and_find_what_was_changed() {
 }
 
 #[test]
+fn a_log_that_was_emptied_is_not_one_in_which_nothing_was_recorded() {
+    for gone in [&["audit.jsonl", "head"][..], &["head"], &["audit.jsonl"]] {
+        let cli = Cli::new();
+        cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+        for name in gone {
+            fs::remove_file(cli.audit(name)).expect("it is removed");
+        }
+        cli.run(&["audit", "verify"]).ends(4);
+        for command in
+            [&["audit", "head"][..], &["audit", "head", "--json"], &["audit", "tail"], &["audit", "tail", "--follow"], &["audit", "stats"]]
+        {
+            let told = cli.run(command).ends(4);
+            let all = format!("{}{}", told.stdout, told.stderr);
+            assert!(all.contains("berth audit verify") && !all.contains("Nothing is recorded yet."), "{gone:?} {command:?}: {all}");
+        }
+    }
+}
+
+#[test]
 fn following_shows_records_as_they_are_written() {
     use std::io::BufRead;
     let cli = Cli::new();

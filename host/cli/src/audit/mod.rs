@@ -4,7 +4,7 @@ mod record;
 
 use std::io::{self, Write};
 
-use berth_host::audit::{Finding, ToolStats, Trail, Verification};
+use berth_host::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
 use berth_host::config::Folders;
 use berth_host::text::neutral_line;
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ fn verify(trail: &Trail, head: Option<&str>, as_json: bool) -> Result<Exit, Erro
     if as_json {
         let mut object = json!(found);
         object["ok"] = json!(found.holds());
-        object["head"] = head_object(trail);
+        // What is wrong with it stands among the problems.
+        object["head"] = head_object(trail.head().ok().flatten());
         writeln!(io::stdout().lock(), "{object:#}")?;
         return Ok(exit);
     }
@@ -69,7 +70,7 @@ fn summary(out: &mut impl Write, trail: &Trail, found: &Verification, with_head:
     }
     let count = format!("{records} record{} in {files} file{}", plural(*records), plural(*files as u64));
     writeln!(out, "{GOOD}ok{GOOD:#}: {count}: none was changed, and none is missing.")?;
-    if let Some(head) = trail.head().filter(|_| !with_head) {
+    if let Some(head) = trail.head().ok().flatten().filter(|_| !with_head) {
         writeln!(
             out,
             "{FAINT}Kept elsewhere, the last one's hash shows later that nothing before it was changed:{FAINT:#}\n{}",
@@ -85,11 +86,12 @@ fn place_and_found(Finding { file, line, found }: &Finding) -> String {
 }
 
 fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
+    let head = trail.head()?;
     if as_json {
-        writeln!(io::stdout().lock(), "{:#}", head_object(trail))?;
+        writeln!(io::stdout().lock(), "{:#}", head_object(head))?;
         return Ok(Exit::Success);
     }
-    match trail.head() {
+    match head {
         Some(head) => writeln!(io::stdout().lock(), "{}", head.hash)?,
         // Not where a script would take it for a hash.
         None => writeln!(io::stderr().lock(), "{NOTHING}")?,
@@ -97,13 +99,14 @@ fn head(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn head_object(trail: &Trail) -> Value {
-    trail.head().map_or(Value::Null, |head| json!({ "seq": head.seq, "hash": head.hash }))
+fn head_object(head: Option<ChainHead>) -> Value {
+    head.map_or(Value::Null, |head| json!({ "seq": head.seq, "hash": head.hash }))
 }
 
 fn tail(trail: Trail, lines: usize, follow: bool, as_json: bool) -> Result<Exit, Error> {
     print_lines(&trail.last(lines)?, as_json)?;
-    if trail.head().is_none() {
+    // After what there is: of a log that was cut, that is what is left.
+    if trail.head()?.is_none() {
         writeln!(io::stderr().lock(), "{NOTHING}")?;
         return Ok(Exit::Success);
     }
@@ -148,6 +151,7 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
 const HEADS: [&str; 7] = ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "P50", "P99"];
 
 fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
+    trail.head()?;
     let stats = trail.stats()?;
     if as_json {
         writeln!(io::stdout().lock(), "{:#}", json!(stats))?;

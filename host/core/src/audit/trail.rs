@@ -64,10 +64,26 @@ impl Trail {
         &self.path
     }
 
-    /// The last record, as the file `head` says. `None`: there is none, or the file is lost.
-    pub fn head(&self) -> Option<ChainHead> {
-        let link = self.opened.as_ref()?.head?.link;
-        (link.seq > 0).then(|| ChainHead { seq: link.seq, hash: chain::shown(&link.hash) })
+    /// The last record, as the file `head` says. `None`: nothing was ever recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: the file is lost or damaged, or what it says is the end of the log isn't there.
+    pub fn head(&self) -> Result<Option<ChainHead>, HostError> {
+        let Some(opened) = &self.opened else { return Ok(None) };
+        let failed = |name: &str, what: &str| {
+            let error = io::Error::new(ErrorKind::InvalidData, format!("{what}; `berth audit verify` tells what is there"));
+            HostError::io(self.path.join(name).display().to_string())(error)
+        };
+        let Some(head) = opened.head else {
+            return Err(failed(files::HEAD, "it is lost or damaged, so nobody knows where the log ends"));
+        };
+        // The file may have its number by now, where the next one is begun with the next record.
+        let is_end = |log: &LogFile| log.number.is_none_or(|number| number == head.file) && log.size >= head.end;
+        if head.end > 0 && !opened.files.iter().any(is_end) {
+            return Err(failed(CURRENT, "the end of the log is cut off"));
+        }
+        Ok((head.link.seq > 0).then(|| ChainHead { seq: head.link.seq, hash: chain::shown(&head.link.hash) }))
     }
 
     /// Everything that was recorded of one call, by the id that its answer had: what was about to be done, what a person said, and what came

@@ -27,11 +27,13 @@ fn log(folders: &Folders) -> Finding {
         let fix = format!("make {path} and what is in it yours alone (`chmod -R go-rwx`), on a file system that can be written to");
         return Finding::failure(name, format!("calls can't be recorded: {error}"), fix);
     }
+    // What is wrong with it is among the problems.
+    let head = trail.head().ok().flatten();
     match trail.verify_newest() {
         Err(error) => Finding::failure(name, error.to_string(), "look at the disk it lies on"),
-        Ok(found) if found.holds() && trail.head().is_none() => Finding::ok(name, format!("{path}: nothing is recorded yet")),
+        Ok(found) if found.holds() && head.is_none() => Finding::ok(name, format!("{path}: nothing is recorded yet")),
         Ok(found) if found.holds() => {
-            let records = trail.head().map_or(0, |head| head.seq);
+            let records = head.map_or(0, |head| head.seq);
             Finding::ok(name, format!("{path}: {records} records, {}; the newest file holds", size(trail.bytes())))
         }
         Ok(found) => {
