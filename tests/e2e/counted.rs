@@ -1,12 +1,14 @@
 //! What is switched off, what a session may do at most, and what waits for what.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_host::{Answer, Category, Gate, Request, Session};
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Scene, run};
+use crate::approvals_command::{only_question, waiting};
+use crate::support::{Cli, Ended, Scene, run};
 
 /// Calls that are made at the same time.
 const MANY: usize = 24;
@@ -145,13 +147,26 @@ fn what_is_refused_and_what_is_waited_for_is_recorded() {
     assert_eq!(refused["subjects"][0]["text"], json!(cli.work().join("../secret.txt")));
     let read = outcome(&["call", "read", "path=notes.txt"], 0);
     assert_eq!(read["waited_ms"], Value::Null);
+    let left = outcome(&["call", "write", "path=new.txt", "content=x"], 3);
+    assert_eq!(left["waited_ms"], Value::Null, "nobody was waited for");
     let agreed = outcome(&["call", "--yes", "write", "path=new.txt", "content=x"], 0);
-    let (took, waited) = (agreed["duration_ms"].as_f64().expect("a time"), agreed["waited_ms"].as_f64().expect("a time"));
-    assert!(waited <= took, "{agreed}");
+    assert_eq!(agreed["waited_ms"], Value::Null, "nobody was waited for");
     let id = agreed["call"].as_str().expect("an id");
     let records = cli.run(&["audit", "show", id, "--json"]).ends(0).json();
     let kinds: Vec<&str> = records.as_array().expect("a list").iter().filter_map(|record| record["kind"].as_str()).collect();
     assert_eq!(kinds, ["approval", "intent", "outcome"], "what was said belongs to the call");
+
+    cli.configure("[approvals]\nwait_secs = 600\n");
+    let line = ["call", "write", "path=newer.txt", "content=x", "--json"];
+    let call = cli.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    while waiting(&cli).is_empty() {}
+    cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
+    let denied = Ended::of(call.wait_with_output().expect("it ends")).ends(3).json();
+    let records = cli.run(&["audit", "show", denied["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+    let denied =
+        records.as_array().and_then(|records| records.iter().rfind(|record| record["kind"] == json!("outcome"))).expect("one").clone();
+    let (took, waited) = (denied["duration_ms"].as_f64().expect("a time"), denied["waited_ms"].as_f64().expect("a time"));
+    assert!(0.0 < waited && waited <= took, "{denied}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) struct Facts {
     /// The place in the session's quota and rate, until the call runs.
     pub(crate) place: Option<Taken>,
     pub(crate) approval: Option<Approval>,
-    /// How long a person was waited for.
+    /// How long a person was waited for. Zero where nobody was.
     pub(crate) waited: Duration,
     /// How often the tool was run.
     pub(crate) attempts: u32,

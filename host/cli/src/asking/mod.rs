@@ -68,6 +68,14 @@ impl Approver for Asker {
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
         Box::pin(self.reply(question))
     }
+
+    fn waits(&self) -> bool {
+        match self {
+            Self::Yes(_) | Self::YesForbidden(_) => false,
+            Self::Terminal(_) => true,
+            Self::Elsewhere(posting) => posting.waits(),
+        }
+    }
 }
 
 /// Asks the person here, unless one answered elsewhere before.

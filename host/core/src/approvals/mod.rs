@@ -138,7 +138,9 @@ impl Host {
         let always = question.always.clone();
         let asked = Instant::now();
         let reply = cancel.run_until_cancelled(approver.ask(question)).await;
-        facts.waited = asked.elapsed();
+        if approver.waits() {
+            facts.waited = asked.elapsed();
+        }
         let Some(reply) = reply else {
             return Err(Failure::new(Category::Cancelled, "the call was cancelled while a person was asked"));
         };

@@ -302,6 +302,10 @@ impl Approver for PostingApprover {
             }
         })
     }
+
+    fn waits(&self) -> bool {
+        !self.wait.is_zero()
+    }
 }
 
 impl PostingApprover {

@@ -16,6 +16,12 @@ pub trait Approver: Send + Sync + 'static {
     /// Asks, and waits for the answer as long as it takes; waiting is no part of the call's time. Dropping the future takes the question
     /// back.
     fn ask(&self, question: Question) -> BoxFuture<'_, Reply>;
+
+    /// Whether it waits for a person. Where it doesn't, since the answer was given beforehand or counts for another call, the record tells
+    /// of no time that a person took.
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// What a person is asked.
