@@ -73,6 +73,9 @@ fn nobody_is_asked_for_a_change_that_can_t_be_made() {
     let failed = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(1).json();
     assert_eq!(failed["failure"]["code"], json!("no-match"));
     assert_eq!(cli.run(&["approvals", "--json"]).ends(0).json(), json!([]), "no question was left");
+    let check = |code: i32| cli.run(&[&["policy", "check", "--json"], &edit[..]].concat()).ends(code).json();
+    let checked = check(1);
+    assert_eq!((&checked["failure"]["code"], &checked["runs"], &checked["verdict"]), (&json!("no-match"), &json!(false), &Value::Null));
     // Lines that end in CRLF match as the tool has them match, and so the person is asked.
     fs::write(cli.work().join("returns.txt"), "a\r\nb\r\n").expect("a file is written");
     let call = "{\"path\": \"returns.txt\", \"old_string\": \"a\\nb\", \"new_string\": \"x\"}";
@@ -81,6 +84,7 @@ fn nobody_is_asked_for_a_change_that_can_t_be_made() {
     cli.configure("[[tools.permissions.read]]\npattern = \"*\"\naction = \"deny\"\n");
     let asked = cli.run(&[&["call", "--json"], &edit[..]].concat()).ends(3).json();
     assert_eq!(asked["failure"]["category"], json!("confirmation_required"));
+    assert_eq!(check(3)["verdict"], json!("ask"));
 }
 
 #[test]

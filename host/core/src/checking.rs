@@ -6,7 +6,6 @@ use berth_contract::Failure;
 use berth_policy::{ActedOn, Decision, Gate, Verdict};
 use serde_json::Value;
 
-use crate::approvals;
 use crate::facts::Facts;
 use crate::host::{Host, Request};
 use crate::{subjects, validate, waiting};
@@ -22,7 +21,8 @@ pub struct Check {
     pub subjects: Vec<ActedOn>,
     /// What each gate says, in the order in which a call comes to them.
     pub gates: Vec<GateSays>,
-    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself, and comes to no gate.
+    /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself, and comes to no gate, or it would fail
+    /// before anybody is asked.
     pub outcome: Result<Decision, Failure>,
     /// Who has agreed already, for the session, where a person would be asked otherwise.
     pub approved_by: Option<String>,
@@ -70,10 +70,12 @@ impl Host {
     pub fn check(&self, request: Request) -> Check {
         let (mut facts, _) = self.begin(request);
         let mut gates = Vec::new();
-        let outcome = self.look_at(&mut facts, &mut gates);
-        let approved_by = match &outcome {
-            Ok(decision) if decision.verdict == Verdict::Ask => approvals::agreed_already(&facts).unwrap_or_default(),
-            _ => None,
+        let (outcome, approved_by) = match self.look_at(&mut facts, &mut gates) {
+            Ok(decision) if decision.verdict == Verdict::Ask => match self.agreed_already(&facts) {
+                Ok(by) => (Ok(decision), by),
+                Err(failure) => (Err(failure), None),
+            },
+            outcome => (outcome, None),
         };
         Check {
             tool: facts.tool.as_ref().map(|tool| tool.definition.name.clone()),

@@ -123,7 +123,7 @@ impl Host {
         approver: Option<&dyn Approver>,
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
-        let seen = self.preview(facts).await?;
+        let seen = self.told(facts, preview::of(facts).await)?;
         let before = seen.as_ref().map(|seen| seen.before);
         let settled = seen.as_ref().and_then(|seen| seen.settled);
         let fingerprint = Fingerprint::of(facts, before.as_ref());
@@ -172,13 +172,23 @@ impl Host {
         Ok(Approval { by, scope })
     }
 
+    /// Who has agreed for the session to a call that would be asked about otherwise. Blocks: it looks at the file that the call changes.
+    ///
+    /// # Errors
+    ///
+    /// What the call comes to before anybody is asked.
+    pub(crate) fn agreed_already(&self, facts: &Facts) -> Result<Option<String>, Failure> {
+        let before = self.told(facts, preview::at_once(facts))?.map(|seen| seen.before);
+        approved_before(facts, &Fingerprint::of(facts, before.as_ref())).map_err(|error| failed(&error))
+    }
+
     /// What the call would change, where that can be shown.
     ///
     /// # Errors
     ///
     /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text, and so only who may read it is told.
-    async fn preview(&self, facts: &Facts) -> Result<Option<preview::Seen>, Failure> {
-        match preview::of(facts).await {
+    fn told(&self, facts: &Facts, looked: Result<Option<preview::Seen>, Failure>) -> Result<Option<preview::Seen>, Failure> {
+        match looked {
             Err(failure) if self.may_be_read(facts) => Err(failure),
             looked => Ok(looked.ok().flatten()),
         }
@@ -201,7 +211,7 @@ impl Host {
         let mut arguments = (*facts.arguments).clone();
         let mut acted_on = Vec::new();
         subjects::decided(tool, self.settings.home.as_deref(), &mut arguments, &mut acted_on)?;
-        match acted_on == facts.subjects && self.preview(facts).await?.map(|seen| seen.before) == before {
+        match acted_on == facts.subjects && self.told(facts, preview::of(facts).await)?.map(|seen| seen.before) == before {
             true => Ok(()),
             false => Err(unasked(facts, decision, "what it acts on has changed while one was asked")),
         }
@@ -247,15 +257,6 @@ async fn question(
         decision: decision.clone(),
         always: always::proposal(facts, config).await,
     }
-}
-
-/// Who has agreed for the session to a call that would be asked about otherwise. Blocks: it looks at the file that the call changes.
-///
-/// # Errors
-///
-/// [`HostError::Io`]: what the session remembers can't be read.
-pub(crate) fn agreed_already(facts: &Facts) -> Result<Option<String>, HostError> {
-    approved_before(facts, &Fingerprint::of(facts, preview::at_once(facts).ok().flatten().map(|seen| seen.before).as_ref()))
 }
 
 /// Who has agreed to such calls before, for the session.
