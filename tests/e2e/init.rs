@@ -131,6 +131,17 @@ fn the_questions_are_asked_at_a_terminal() {
 }
 
 #[test]
+fn no_is_no_folder() {
+    for no in ["no", "n", "No"] {
+        let user = Newcomer::new();
+        fs::create_dir(user.0.work().join(no)).expect("a folder is made");
+        let Some(ended) = user.0.typed(&["init"], &format!("..\n{no}\n\n\n")) else { return };
+        ended.ends(0);
+        assert!(!user.text().contains(&format!("work/{no}\"")), "{}", user.text());
+    }
+}
+
+#[test]
 fn the_template_is_right_with_and_without_its_comments() {
     let user = Newcomer::new();
     let printed = user.run(&["config", "init", "--print"]).ends(0).stdout;

@@ -82,7 +82,8 @@ fn ask<R: BufRead, W: Write>(
             let said = dialogue.ask(if folders.is_empty() { "Folder [.]:" } else { "Another one [no]:" })?;
             match said.as_str() {
                 "" if folders.is_empty() => folders.push(".".to_owned()),
-                "" => break,
+                // As the question offers it; a folder of that name is `./no`.
+                no if !folders.is_empty() && ["", "n", "no"].contains(&no.to_ascii_lowercase().as_str()) => break,
                 said => match check(said) {
                     Ok(folder) if folders.contains(&folder) => dialogue.tell("  That is there already.")?,
                     Ok(folder) => {
