@@ -135,6 +135,33 @@ fn a_session_that_can_t_be_counted_is_berth_s_own_failure() {
 }
 
 #[test]
+fn a_session_of_which_nobody_knows_what_was_called_is_berth_s_own_failure() {
+    let cli = Cli::new();
+    cli.configure("[tools.dependencies]\nenabled = true\n[tools.dependencies.rules.write]\nrequires = [\"read\"]\n");
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    let sessions = cli.root.path().join("data/sessions");
+    let names = std::fs::read_dir(&sessions).expect("it is there").map(|entry| entry.expect("it is there").path());
+    let file = names.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("a session");
+    std::fs::write(&file, "{").expect("it is damaged");
+    let write = ["call", "--yes", "write", "path=new.txt", "content=x"];
+    let failed = cli.run(&[&write[..], &["--json"]].concat()).ends(4).json();
+    assert_eq!((&failed["failure"]["category"], &failed["failure"]["code"]), (&json!("permanent_failure"), &json!("host")));
+    let name = file.file_name().expect("it has a name").to_str().expect("it is text");
+    assert!(failed["failure"]["message"].as_str().is_some_and(|message| message.contains(name)), "{failed}");
+    let record = cli.run(&["audit", "show", failed["id"].as_str().expect("an id"), "--json"]).ends(0).json();
+    let last = record.as_array().and_then(|records| records.last()).expect("a record");
+    assert_eq!((&last["result"], &last["gate"]), (&json!("error"), &json!("autonomy")));
+    let checked = cli.run(&["policy", "check", "write", "path=new.txt", "content=x", "--json"]).ends(3).json();
+    assert_eq!((&checked["verdict"], &checked["decision"]["place"]), (&json!("deny"), &json!("built in")));
+    assert!(checked["decision"]["remedy"].as_str().is_some_and(|remedy| remedy.contains(name)), "{checked}");
+    assert!(!cli.work().join("new.txt").exists());
+    // What it says to do helps.
+    std::fs::remove_file(&file).expect("it is removed");
+    cli.run(&["call", "read", "path=notes.txt"]).ends(0);
+    cli.run(&write).ends(0);
+}
+
+#[test]
 fn what_is_refused_and_what_is_waited_for_is_recorded() {
     let cli = Cli::new();
     let outcome = |line: &[&str], code: i32| {

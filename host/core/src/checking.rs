@@ -114,7 +114,8 @@ impl Host {
                 }
             }
         }
-        say(gates, Gate::Dependencies, waiting::waits(&rules, &catalogue, facts));
+        let waits = waiting::waits(&rules, &catalogue, facts).unwrap_or_else(|error| Some(waiting::unknown_decision(&error)));
+        say(gates, Gate::Dependencies, waits);
         let counted = rules.counting.look(facts);
         for gate in [Gate::Quota, Gate::Rate] {
             say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));

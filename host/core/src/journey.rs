@@ -143,14 +143,14 @@ impl Host {
 
     /// Decides, and has a person agree where that is what was decided.
     async fn govern(&self, facts: &mut Facts, catalogue: &Catalogue, rest: &Rest, steps: &mut Steps) -> Result<(), Failure> {
-        let mut decision = self.decide(facts, catalogue, false);
+        let mut decision = self.decide(facts, catalogue, false)?;
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
             facts.decision = Some(decision.clone());
             let approval = self.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?;
             facts.approval = Some(approval);
             // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
-            decision = self.decide(facts, catalogue, true);
+            decision = self.decide(facts, catalogue, true)?;
             steps.done("approve");
         }
         if decision.verdict != Verdict::Allow {
@@ -167,11 +167,18 @@ impl Host {
         Ok(())
     }
 
-    fn decide(&self, facts: &Facts, catalogue: &Catalogue, confirmed: bool) -> Decision {
+    /// What the gates say. Where it can't be told whether the tool waits for others, what those before said is kept for the record.
+    fn decide(&self, facts: &mut Facts, catalogue: &Catalogue, confirmed: bool) -> Result<Decision, Failure> {
         let decision = self.governor.decide(facts, confirmed);
-        match decision.verdict {
-            Verdict::Deny => decision,
-            Verdict::Allow | Verdict::Ask => waiting::waits(&self.governor.rules(), catalogue, facts).unwrap_or(decision),
+        if decision.verdict == Verdict::Deny {
+            return Ok(decision);
+        }
+        match waiting::waits(&self.governor.rules(), catalogue, facts) {
+            Ok(waits) => Ok(waits.unwrap_or(decision)),
+            Err(error) => {
+                facts.decision = Some(decision);
+                Err(waiting::unknown(&error))
+            }
         }
     }
 }

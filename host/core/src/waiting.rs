@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use berth_contract::{Definition, HostError, Outcome};
+use berth_contract::{Category, Definition, Failure, HostError, Outcome};
 use berth_policy::{Decision, Dependencies, Gate, Verdict};
 
 use crate::catalogue::Catalogue;
@@ -12,6 +12,9 @@ use crate::facts::Facts;
 use crate::governor::Rules;
 use crate::host::Host;
 use crate::session::Session;
+
+/// What to do about a session that can't be read.
+const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]
@@ -51,24 +54,36 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
 }
 
 /// The refusal of a call whose tool waits for others.
-pub(crate) fn waits(rules: &Rules, catalogue: &Catalogue, facts: &Facts) -> Option<Decision> {
-    let dependencies = rules.dependencies.as_ref()?;
-    let tool = &facts.tool.as_ref()?.definition.name;
+///
+/// # Errors
+///
+/// [`HostError::Io`]: what the session has done can't be read.
+pub(crate) fn waits(rules: &Rules, catalogue: &Catalogue, facts: &Facts) -> Result<Option<Decision>, HostError> {
+    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &facts.tool) else { return Ok(None) };
+    let tool = &tool.definition.name;
     if !dependencies.concern(tool) {
-        return None;
+        return Ok(None);
     }
-    let decided = facts.session.look(|state| {
+    facts.session.look(|state| {
         dependencies.decide(tool, &state.completed).err().filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
-    });
-    decided.unwrap_or_else(|error| {
-        Some(Decision {
-            verdict: Verdict::Deny,
-            gate: Gate::Dependencies,
-            rule: Cow::Borrowed("the rule that a tool waits where nobody knows what was called"),
-            place: Cow::Borrowed("[tools.dependencies]"),
-            remedy: Cow::Owned(error.to_string()),
-        })
     })
+}
+
+/// What a call comes to of which nobody knows whether it has to wait: who can't tell must not let pass.
+pub(crate) fn unknown(error: &HostError) -> Failure {
+    let message = format!("The call was not run, since what was called before can't be told: {error}");
+    Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
+}
+
+/// The same, where only a decision can be told.
+pub(crate) fn unknown_decision(error: &HostError) -> Decision {
+    Decision {
+        verdict: Verdict::Deny,
+        gate: Gate::Dependencies,
+        rule: Cow::Borrowed("the rule that a tool waits where nobody knows what was called"),
+        place: Cow::Borrowed("built in"),
+        remedy: Cow::Owned(format!("{error}. {MEND}")),
+    }
 }
 
 fn is_deadlocked(dependencies: &Dependencies, rules: &Rules, catalogue: &Catalogue, completed: &BTreeSet<String>) -> bool {
