@@ -16,6 +16,8 @@ pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
 /// The variable that names a ceiling beside the organisation's.
 pub(super) const VARIABLE: &str = "BERTH_CEILING";
 
+const ALLOWED_PATHS: [&str; 3] = ["tools", "file", "allowed_paths"];
+
 /// A ceiling that holds.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
@@ -25,6 +27,14 @@ pub struct Ceiling {
     pub taken: Vec<Taken>,
     /// What it says itself: its rules are decided on apart from the operator's.
     pub(crate) says: Loaded,
+}
+
+impl Ceiling {
+    /// Whether it left no directory of those that were granted.
+    pub(super) fn leaves_no_directory(&self) -> bool {
+        let key = ALLOWED_PATHS.join(".");
+        self.taken.iter().any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
+    }
 }
 
 /// A key that a ceiling bounds.
@@ -114,12 +124,16 @@ fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_
         base.config.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Whose::Organisation)?.leaves;
+    let nothing_left = ALLOWED_PATHS.map(str::to_owned).to_vec();
     let taken = narrowed.iter().map(|leaf| {
-        let key = dotted(&leaf.path);
+        let is_written = bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
+        // Where no directory is left, the file tools are switched off, which the ceiling doesn't say.
+        let path = if is_at(leaf, ["tools", "file", "enabled"]) && !is_written { &nothing_left } else { &leaf.path };
+        let key = dotted(path);
         let all = serde_json::to_value(&before.config).unwrap_or_default();
-        let wanted = leaf.path.iter().fold(&all, |value, part| &value[part]).clone();
-        let held = serde_json::to_value(&leaf.value).unwrap_or_default();
-        let source = bounds.iter().find(|bound| bound.path == leaf.path).map_or_else(|| leaf.source(), Leaf::source);
+        let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
+        let held = if *path == leaf.path { serde_json::to_value(&leaf.value).unwrap_or_default() } else { Value::Array(Vec::new()) };
+        let source = bounds.iter().find(|bound| bound.path == *path).map_or_else(|| leaf.source(), Leaf::source);
         Taken { wanted, wanted_by: before.source(&key), held, source, key }
     });
     let taken = taken.collect();

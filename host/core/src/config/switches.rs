@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use berth_policy::{Decision, Dependencies, Gate, Needs, Switches, Verdict};
 
-use super::Loaded;
+use super::{Ceiling, Loaded};
 
 impl Loaded {
     /// What is switched off.
@@ -23,8 +23,12 @@ impl Loaded {
         let mut switches = Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
         if !tools.file.enabled {
             let replacing = self.config.plugins.iter().filter(|(_, plugin)| plugin.replaces == "file").map(|(name, _)| name.as_str());
+            let mut off = off("tools.file.enabled");
+            if self.ceilings.iter().any(Ceiling::leaves_no_directory) {
+                off.rule = Cow::Borrowed("allowed_paths, none of which is left");
+            }
             for name in replacing.chain(["file"]) {
-                switches.providers.insert(name.to_owned(), off("tools.file.enabled"));
+                switches.providers.insert(name.to_owned(), off.clone());
             }
         }
         for name in self.config.plugins.iter().filter(|(_, plugin)| !plugin.enabled).map(|(name, _)| name) {

@@ -166,7 +166,10 @@ fn what_has_nothing_in_common_leaves_nothing() {
     assert!(!loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(), "{:?}", loaded.config);
     assert!(loaded.built_in_files(&scene.folders, &scene.work).expect("nothing is granted").grants.is_empty());
     let taken: Vec<&str> = loaded.ceilings[0].taken.iter().map(|taken| taken.key.as_str()).collect();
-    assert_eq!(taken, ["tools.file.enabled", "plugins.x.allowed_paths"]);
+    assert_eq!(taken, ["tools.file.allowed_paths", "plugins.x.allowed_paths"]);
+    let rule = |ceiling: &str| scene.under(ceiling, user, &[]).expect("it is right").switches().providers["file"].rule.clone();
+    assert_eq!(rule("tools.file.allowed_paths = [\"~/notes\"]"), "allowed_paths, none of which is left");
+    assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
     assert!(loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"), "{}", loaded.place("tools.file.enabled"));
     // Globs can't be cut with each other, so that is a mistake, and not the operator's list.
     let problems =
