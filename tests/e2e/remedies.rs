@@ -7,7 +7,13 @@ use crate::support::{Cli, Ended};
 /// The lines that a refusal says to write.
 #[track_caller]
 fn lines(refused: &Ended) -> String {
-    let (_, remedy) = refused.stderr.split_once("write in berth.toml").expect(&refused.stderr);
+    lines_after(refused, "write in berth.toml")
+}
+
+/// The lines behind the one that holds some words.
+#[track_caller]
+fn lines_after(refused: &Ended, words: &str) -> String {
+    let (_, remedy) = refused.stderr.split_once(words).expect(&refused.stderr);
     let lines = remedy.lines().skip(1).take_while(|line| line.starts_with("    "));
     lines.map(|line| format!("{}\n", line.trim())).collect()
 }
@@ -122,4 +128,95 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
     let refused = cli.run(&["--allow", "../out \"side", "call", "read", &line]).ends(3);
     cli.configure(&lines(&refused));
     cli.run(&["--allow", "../out \"side", "call", "read", &line]).ends(0);
+}
+
+#[test]
+fn a_table_that_stands_in_the_file_already_is_not_written_twice() {
+    let cli = scene();
+    let table = "[tools.file]\ndeny_read = [\"zz\"]\n";
+    for line in [&["call", "read", "path=../out \"side/x"][..], &["call", "--yes", "write", "path=.git/x", "content=y"]] {
+        cli.configure(&format!("# mine\n{table}"));
+        let refused = cli.run(line).ends(3);
+        assert!(remedy(&refused).contains("berth.toml, line 2 already"), "{}", refused.stderr);
+        cli.configure(&format!("# mine\n{table}{}", lines_after(&refused, "write in [tools.file]")));
+        cli.run(line).ends(0);
+    }
+    cli.configure(&format!("# mine\n{table}{table}"));
+    let wrong = cli.run(&["call", "read", "path=notes.txt"]).ends(4);
+    assert!(wrong.stderr.contains("duplicate key; it stands in line 2 already"), "{}", wrong.stderr);
+}
+
+#[test]
+fn a_rule_under_an_alias_is_preceded_in_its_own_list() {
+    let cli = scene();
+    let rule = "[[tools.permissions.file_write]]\npattern = \"*\"\naction = \"deny\"\n";
+    cli.configure(rule);
+    let line = ["call", "write", "path=new.txt", "content=x"];
+    let before = lines_after(&cli.run(&line).ends(3), "put before it");
+    cli.configure(&format!("{before}{rule}"));
+    cli.run(&line).ends(0);
+    assert!(cli.work().join("new.txt").exists());
+}
+
+#[test]
+fn a_list_in_whose_place_a_flag_stands_is_not_added_to() {
+    let cli = scene();
+    let set = "tools.permissions.write=[{pattern=\"zz\",action=\"ask\"}]";
+    let line = ["call", "write", "path=new.txt", "content=x"];
+    let refused = cli.run(&[&["--set", set][..], &line].concat()).ends(3);
+    assert!(remedy(&refused).contains(&format!("leave out `--set {set}`")), "{}", refused.stderr);
+    cli.configure(&lines_after(&refused, "add to berth.toml"));
+    cli.run(&line).ends(0);
+    assert!(cli.work().join("new.txt").exists());
+}
+
+#[test]
+fn what_a_trusted_file_allows_alone_is_more_with_a_rule_of_the_user_s() {
+    let cli = scene();
+    let project = "[[tools.policy.rules]]\neffect = \"allow\"\ntools = [\"read\"]\n";
+    fs::write(cli.work().join("berth.toml"), project).expect("a file is written");
+    cli.run(&["trust", "--yes"]).ends(0);
+    let line = ["call", "list_directory", "path=."];
+    let refused = cli.run(&line).ends(3);
+    assert!(remedy(&refused).contains("your own berth.toml"), "{}", refused.stderr);
+    cli.configure(&lines_after(&refused, "add a rule to your own berth.toml"));
+    cli.run(&line).ends(0);
+    // A denial of it is undone there, and then it is another file.
+    let denial = "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"list_directory\"]\n";
+    fs::write(cli.work().join("berth.toml"), format!("{project}{denial}")).expect("a file is written");
+    cli.run(&["trust", "--yes"]).ends(0);
+    let refused = cli.run(&line).ends(3);
+    assert!(remedy(&refused).contains("`berth trust` it again"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_path_of_any_characters_is_named_so_that_it_is_that_path() {
+    let cli = scene();
+    for name in ["a'\u{202e}b", "a[1].txt", "a{b,c}.txt", "a\\b", "a\"*?", "two\nlines\u{1b}"] {
+        fs::write(cli.work().join(name), "here it is").expect("a file is written");
+        let path = format!("path={name}");
+        cli.configure("");
+        let (read, write) = (["call", "read", &path], ["call", "write", &path, "content=here it is"]);
+        cli.configure(&lines_after(&cli.run(&write).ends(3), "add to berth.toml"));
+        cli.run(&write).ends(0);
+
+        cli.configure("[tools.file]\nallow_read = [\"zz\"]\n");
+        let refused = cli.run(&read).ends(3);
+        let (_, glob) = remedy(&refused).split_once("add to `allow_read`: ").expect(&refused.stderr);
+        cli.configure(&format!("[tools.file]\nallow_read = [\"zz\", {glob}]\n"));
+        assert!(cli.run(&read).ends(0).stdout.contains("here it is"), "{name:?}");
+        cli.run(&["call", "read", "path=notes.txt"]).ends(3);
+    }
+}
+
+#[test]
+fn the_default_grant_is_not_taken_out_of_a_list_that_nobody_wrote() {
+    let cli = Cli::new();
+    let work = cli.work().canonicalize().expect("it is there");
+    let line = ["call", "--yes", "delete_path", &format!("path={}", work.display()), "recursive=true"];
+    let refused = cli.run(&line).ends(3);
+    assert!(!remedy(&refused).contains("out of") && remedy(&refused).contains("the directory there that it lies in"), "{}", refused.stderr);
+    cli.configure(&format!("[tools.file]\nallowed_paths = [{:?}]\n", work.parent().expect("it has one")));
+    cli.run(&line).ends(0);
+    assert!(!work.exists());
 }

@@ -85,6 +85,19 @@ pub fn neutral_line(text: &str) -> String {
     neutral(text).chars().map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c }).collect()
 }
 
+/// A text as TOML has it, on one line. JSON's escapes are TOML's as well; what could steer an editor or a terminal is escaped on top, so
+/// that it is still the same text after [`neutral`].
+pub fn toml(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
+        match steers(c) {
+            true => quoted += &format!("\\U{:08X}", u32::from(c)),
+            false => quoted.push(c),
+        }
+        quoted
+    })
+}
+
 /// Whether a character can steer what shows it: controls other than line feed and tab, bidirectional embeddings, overrides and
 /// isolates, line and paragraph separators, the tag block that models read and people don't see, zero-width marks that hide words.
 fn steers(c: char) -> bool {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
+use crate::permissions::Permissions;
 use crate::policy::Placed;
 
 /// How much an agent may do on its own. The earlier, the less.
@@ -38,8 +39,8 @@ impl Autonomy {
 }
 
 impl Placed<Autonomy> {
-    /// What this gate says. `permitted`: a permission of the tool has decided already.
-    pub(crate) fn say(&self, action: &Action<'_>, permitted: bool) -> Option<Decision> {
+    /// What this gate says. `permissions`: for what would allow it. `permitted`: a permission of the tool has decided already.
+    pub(crate) fn say(&self, action: &Action<'_>, permissions: &Permissions, permitted: bool) -> Option<Decision> {
         let (autonomy, place) = (self.value, &self.place);
         let say = |verdict, rule: &'static str, remedy: Cow<'static, str>| {
             Some(Decision { verdict, gate: Gate::Autonomy, rule: rule.into(), place: place.text.clone(), remedy })
@@ -63,7 +64,7 @@ impl Placed<Autonomy> {
         }
         match autonomy {
             Autonomy::Full => say(Verdict::Allow, autonomy.rule(), "To have it ask, set `autonomy = \"supervised\"` in [tools].".into()),
-            _ => say(Verdict::Ask, autonomy.rule(), crate::permissions::to_allow(action).into()),
+            _ => say(Verdict::Ask, autonomy.rule(), permissions.to_allow(action).into()),
         }
     }
 }

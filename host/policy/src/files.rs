@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::text::cut;
+use berth_contract::text::{cut, toml};
 use berth_contract::{Access, Denial};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::origin::{Origin, OriginKind};
+use crate::pattern::literal;
 
 /// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
 const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
@@ -120,11 +121,11 @@ impl PathGlobs {
     fn explain(&self, key: &str, index: usize) -> (String, &Origin, Cow<'static, str>) {
         let (pattern, place) = (&self.patterns[index], &self.places[index]);
         let remedy = place.remedy(|| match place.kind {
-            OriginKind::Default => {
-                let others =
-                    self.patterns.iter().zip(&self.places).filter(|(other, of)| *other != pattern && of.kind == OriginKind::Default);
-                let others: Vec<String> = others.map(|(other, _)| format!("{other:?}")).collect();
-                format!("To allow it, write in berth.toml:\n[tools.file]\n{key} = [{}]", others.join(", "))
+            OriginKind::Default(_) => {
+                let others = self.patterns.iter().zip(&self.places);
+                let others = others.filter(|(other, of)| *other != pattern && matches!(of.kind, OriginKind::Default(_)));
+                let others: Vec<String> = others.map(|(other, _)| toml(other)).collect();
+                format!("To allow it, {}", place.lines("tools.file", &format!("{key} = [{}]", others.join(", "))))
             }
             _ => format!("To allow it, take \"{pattern}\" out of `{key}`."),
         });
@@ -298,14 +299,24 @@ impl FileRules {
             Refusal::NotInAllowRead => (
                 "allow_read, which has no match".to_owned(),
                 self.allow_read.places.first().unwrap_or(&built_in),
-                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| format!("To allow it, add {path:?} to `allow_read`.")),
+                self.allow_read.places.first().unwrap_or(&built_in).remedy(|| match quoted(path, literal) {
+                    Some(glob) => format!("To allow it, add to `allow_read`: {glob}"),
+                    None => "To allow it, add a glob to `allow_read` that covers it.".to_owned(),
+                }),
             ),
             Refusal::GrantRoot(index) => {
                 let grant = &self.grants[index];
                 (
                     "the rule that a granted directory stays where it is".to_owned(),
                     &grant.place,
-                    grant.place.remedy(|| format!("To change it, take {:?} out of `allowed_paths`.", grant.path)),
+                    grant.place.remedy(|| match grant.place.kind {
+                        OriginKind::Default(_) => {
+                            "It is granted since `allowed_paths` in [tools.file] names nothing. To change it, name the directory there that \
+                             it lies in, and not itself."
+                                .to_owned()
+                        }
+                        _ => format!("To change it, take {:?} out of `allowed_paths`, and grant the directory that it lies in.", grant.path),
+                    }),
                 )
             }
             Refusal::TooMuchBelow => (
@@ -338,17 +349,16 @@ impl FileRules {
         }
         place.remedy(|| {
             let holder = plain.parent().filter(|parent| parent.parent().is_some()).unwrap_or(&plain);
-            let Some(holder) = quoted(holder) else { return "To allow it, grant the directory that it lies in.".to_owned() };
+            let Some(holder) = quoted(holder, str::to_owned) else { return "To allow it, grant the directory that it lies in.".to_owned() };
             let grant = match access {
                 Access::Read => format!("{{ path = {holder}, access = \"read\" }}"),
                 Access::Write => holder,
             };
             match place.kind {
                 // A list that is written takes the place of the default.
-                OriginKind::Default => {
-                    format!(
-                        "To allow it, write in berth.toml (the directory has to exist):\n[tools.file]\nallowed_paths = [\".\", {grant}]"
-                    )
+                OriginKind::Default(_) => {
+                    let lines = place.lines("tools.file", &format!("allowed_paths = [\".\", {grant}]"));
+                    format!("To allow it (the directory has to exist), {lines}")
                 }
                 _ => format!("To allow it, add to `allowed_paths` (the directory has to exist): {grant}"),
             }
@@ -362,10 +372,10 @@ impl FileRules {
     }
 }
 
-/// A path as TOML writes it. None where it can't be written on a line, or is too long to be shown: cut off, it were another one.
-fn quoted(path: &Path) -> Option<String> {
-    let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN && !path.contains(char::is_control))?;
-    Some(format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
+/// A path as it is `spelt` in TOML. None where it is no text, or too long to be shown: cut off, it were another one.
+fn quoted(path: &Path, spelt: impl FnOnce(&str) -> String) -> Option<String> {
+    let path = path.to_str().filter(|path| path.len() <= MAX_SHOWN)?;
+    Some(toml(&spelt(path)))
 }
 
 /// A path without `.` and `..`, by its spelling alone.
@@ -513,7 +523,7 @@ mod tests {
             ("/etc/passwd", "exist): { path = \"/etc\", access = \"read\" }"),
             ("/etc", "exist): { path = \"/etc\", access = \"read\" }"),
             ("/work/../srv/a \\\"b\"/x", "exist): { path = \"/srv/a \\\\\\\"b\\\"\", access = \"read\" }"),
-            ("/work/../srv/\u{1b}/x", "grant the directory that it lies in"),
+            ("/work/../srv/\u{1b}\u{202e}/x", "exist): { path = \"/srv/\\u001b\\U0000202E\", access = \"read\" }"),
             ("/work/link/passwd", "a link that leads out"),
             ("/work/.berth/cache/../../../work/.berth/cache/x/y", "a link that leads out"),
         ] {

@@ -15,12 +15,14 @@ pub struct Origin {
 /// What kind of place a rule stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginKind {
-    /// Nowhere: it holds where nobody says anything else.
-    Default,
+    /// Nowhere: it holds where nobody says anything else. Its table may stand in the user's own file all the same; then, where.
+    Default(Option<String>),
     /// In the user's own file.
     Own,
     /// In the working directory's file, by its path.
     Project(String),
+    /// In the working directory's file that the user trusts, by its path.
+    Trusted(String),
     /// In a ceiling, by its path.
     Ceiling(String),
     /// On the command line, as it was written.
@@ -35,13 +37,24 @@ impl Origin {
         self.elsewhere().unwrap_or_else(own).into()
     }
 
+    /// The lines that set a key of a table where nothing sets it. A table may stand in a file only once.
+    pub(crate) fn lines(&self, table: &str, line: &str) -> String {
+        match &self.kind {
+            OriginKind::Default(Some(place)) => format!("write in [{table}], which stands in {place} already:\n{line}"),
+            _ => format!("write in berth.toml:\n[{table}]\n{line}"),
+        }
+    }
+
     /// What has to be done about a rule that no line in the user's own file undoes.
     pub(crate) fn elsewhere(&self) -> Option<String> {
         match &self.kind {
-            OriginKind::Default | OriginKind::Own => None,
+            OriginKind::Default(_) | OriginKind::Own => None,
             OriginKind::Project(path) => {
                 Some(format!("To change that, change it in that file, {path}; nothing in your own configuration undoes it."))
             }
+            OriginKind::Trusted(path) => Some(format!(
+                "To change that, change it in that file, {path}, and then `berth trust` it again; nothing in your own configuration undoes it."
+            )),
             OriginKind::Ceiling(path) => {
                 Some(format!("No key of yours changes that: whoever administers the ceiling {path} has to take it out there."))
             }
@@ -53,7 +66,7 @@ impl Origin {
 
 impl Default for Origin {
     fn default() -> Self {
-        Self { text: Cow::Borrowed("built in"), kind: OriginKind::Default }
+        Self { text: Cow::Borrowed("built in"), kind: OriginKind::Default(None) }
     }
 }
 

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use berth_contract::SubjectKind;
+use berth_contract::text::toml;
 
 use crate::action::Action;
 use crate::canonical::canonical;
 use crate::commands::Command;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::origin::Origin;
+use crate::origin::{Origin, OriginKind};
 use crate::pattern::Pattern;
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
@@ -146,20 +147,49 @@ fn more_severe<'p>(worst: Option<&'p Permission>, next: &'p Permission) -> Optio
     worst.filter(|worst| worst.verdict >= next.verdict).or(Some(next))
 }
 
-impl Permitted<'_> {
+impl Permissions {
     /// What this gate says.
-    pub(crate) fn say(self, action: &Action<'_>) -> Decision {
-        let Permission { verdict, rule, place, .. } = self.permission;
+    pub(crate) fn say(&self, permitted: Permitted<'_>, action: &Action<'_>) -> Decision {
+        let Permission { verdict, rule, place, .. } = permitted.permission;
         let remedy: Cow<'static, str> = match verdict {
             Verdict::Allow => "To have it ask, put a rule with `action = \"ask\"` before it.".into(),
-            Verdict::Ask | Verdict::Deny => place.remedy(|| before(action)),
+            Verdict::Ask | Verdict::Deny => place.remedy(|| before(action, self.name_over(permitted.permission).unwrap_or(action.tool))),
         };
         Decision { verdict: *verdict, gate: Gate::Permissions, rule: rule.clone().into(), place: place.text.clone(), remedy }
     }
+
+    /// The name that a rule stands under: the tool's, or an alias of it. The first of another list comes before no rule of this one.
+    fn name_over(&self, permission: &Permission) -> Option<&str> {
+        let holds = |lists: &Vec<Vec<Permission>>| lists.iter().flatten().any(|one| std::ptr::eq(one, permission));
+        self.tools.iter().find(|(_, lists)| holds(lists)).map(|(name, _)| name.as_str())
+    }
+
+    /// The lines of the configuration that would allow exactly this call, and no other.
+    pub(crate) fn to_allow(&self, action: &Action<'_>) -> String {
+        let tool = action.tool;
+        let first = || match self.in_the_way(tool) {
+            Some(what) => format!("To allow it without asking, leave out {what}, in whose place the rules of berth.toml don't count, and"),
+            None => "To allow it without asking,".to_owned(),
+        };
+        match rules_for(action, tool) {
+            Some(rules) => format!("{} add to berth.toml:\n{rules}", first()),
+            None => format!("{} give the tool a rule that matches it: [[tools.permissions.{tool}]].", first()),
+        }
+    }
+
+    /// The flag or variable that has taken the place of the list that the user's own file has for a tool, or would have.
+    fn in_the_way(&self, tool: &str) -> Option<String> {
+        self.tools.get(tool)?.iter().flatten().find_map(|permission| match &permission.place.kind {
+            OriginKind::Flag(text) => Some(format!("`{text}`")),
+            OriginKind::Variable(name) => Some(format!("the variable {name}")),
+            _ => None,
+        })
+    }
 }
 
-/// The rules that would allow exactly this call, in the form that can be added to a file whatever stands in it before.
-fn rules_for(action: &Action<'_>) -> Option<String> {
+/// The rules that would allow exactly this call, in the list under `name`, in the form that can be added to a file whatever stands in it
+/// before.
+fn rules_for(action: &Action<'_>, name: &str) -> Option<String> {
     let tool_and_arguments;
     let texts: Vec<&str> = if action.subjects.is_empty() || !action.subjects_believed {
         tool_and_arguments = format!("{} {}", action.tool, canonical(action.arguments));
@@ -168,31 +198,16 @@ fn rules_for(action: &Action<'_>) -> Option<String> {
         action.subjects.iter().map(|subject| subject.text.as_str()).collect()
     };
     let too_long = texts.iter().map(|text| text.len()).sum::<usize>() > MAX_SHOWN;
-    if too_long || texts.iter().any(|text| text.contains(char::is_control)) {
+    if too_long {
         return None;
     }
-    let rule = |text: &&str| format!("[[tools.permissions.{}]]\npattern = {}\nexact = true\naction = \"allow\"", action.tool, quoted(text));
+    let rule = |text: &&str| format!("[[tools.permissions.{name}]]\npattern = {}\nexact = true\naction = \"allow\"", toml(text));
     Some(texts.iter().map(rule).collect::<Vec<_>>().join("\n"))
 }
 
-/// As TOML writes a text without control characters.
-fn quoted(text: &str) -> String {
-    if !text.contains('\'') { format!("'{text}'") } else { format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")) }
-}
-
-/// The lines of the configuration that would allow exactly this call, and no other.
-pub(crate) fn to_allow(action: &Action<'_>) -> String {
-    let tool = action.tool;
-    match rules_for(action) {
-        Some(rules) => format!("To allow it without asking, add to berth.toml:\n{rules}"),
-        None => format!("To allow it without asking, give the tool a rule that matches it: [[tools.permissions.{tool}]]."),
-    }
-}
-
-fn before(action: &Action<'_>) -> String {
-    let list = format!("[[tools.permissions.{}]]", action.tool);
-    match rules_for(action) {
+fn before(action: &Action<'_>, name: &str) -> String {
+    match rules_for(action, name) {
         Some(rules) => format!("To allow it, put before it:\n{rules}"),
-        None => format!("To allow it, put a rule that matches it and has `action = \"allow\"` before it in {list}."),
+        None => format!("To allow it, put a rule that matches it and has `action = \"allow\"` before it in [[tools.permissions.{name}]]."),
     }
 }

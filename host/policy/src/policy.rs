@@ -9,7 +9,7 @@ use crate::autonomy::Autonomy;
 use crate::commands::{Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
-use crate::permissions::{Permissions, Permitted, to_allow};
+use crate::permissions::{Permissions, Permitted};
 use crate::rules::RuleSet;
 use crate::trust::Trusted;
 
@@ -132,8 +132,8 @@ impl Policy {
             Gate::Ceiling => self.ceiling.iter().find_map(|rules| rules.say(gate, "the ceiling", action, self.trusted.least(action))),
             Gate::Policy => self.policy.say(gate, "[tools.policy]", action, self.trusted.least(action)),
             Gate::Authorization => self.authorization.say(gate, "[tools.authorization]", action, self.trusted.least(action)),
-            Gate::Permissions => seen.permitted.map(|permitted| permitted.say(action)),
-            Gate::Autonomy => self.autonomy.say(action, seen.permitted.is_some()),
+            Gate::Permissions => seen.permitted.map(|permitted| self.permissions.say(permitted, action)),
+            Gate::Autonomy => self.autonomy.say(action, &self.permissions, seen.permitted.is_some()),
             Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
             Gate::Trust => self.trusted.say(action),
             Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
@@ -150,8 +150,11 @@ impl Policy {
                 rule: format!("the blocked command `{entry}`").into(),
                 place: blocked.place.text.clone(),
                 remedy: blocked.place.remedy(|| match blocked.place.kind {
-                    OriginKind::Default => {
+                    OriginKind::Default(None) => {
                         format!("To take it from the list, write in berth.toml:\n[tools.shell]\nallowed_commands = [{entry:?}]")
+                    }
+                    OriginKind::Default(Some(ref place)) => {
+                        format!("To take it from the list, have {entry:?} stand in `allowed_commands` of [tools.shell], in {place}.")
                     }
                     _ => format!("To allow it, take {entry:?} out of `blocked_commands`."),
                 }),
@@ -191,10 +194,10 @@ impl Policy {
             ),
             // A person's yes to exactly this is one to its risk.
             Risk::High if self.autonomy.value != Autonomy::Full && !seen.exactly() => {
-                say(Verdict::Ask, &Origin::default(), to_allow(action).into())
+                say(Verdict::Ask, &Origin::default(), self.permissions.to_allow(action).into())
             }
             Risk::Medium if self.autonomy.value != Autonomy::Full && self.ask_for_medium_risk.value && !seen.allowed() => {
-                say(Verdict::Ask, &self.ask_for_medium_risk.place, to_allow(action).into())
+                say(Verdict::Ask, &self.ask_for_medium_risk.place, self.permissions.to_allow(action).into())
             }
             _ => None,
         }

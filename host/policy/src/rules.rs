@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::action::{ActedOn, Action, Phase, Trust};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::files::PathGlobs;
-use crate::origin::Origin;
+use crate::origin::{Origin, OriginKind};
 use crate::pattern::TextGlob;
 
 /// Rules of one set. More nobody overlooks, and each one takes time on every call.
@@ -107,10 +107,15 @@ impl RuleSet {
             gate,
             rule: format!("the rules of {table} that allow, none of which matches").into(),
             place: first.place.text.clone(),
-            remedy: first.place.remedy(|| {
+            remedy: {
                 let table = table.trim_matches(['[', ']']);
-                format!("To allow it, add a rule:\n[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{}\"]", action.tool)
-            }),
+                let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{}\"]", action.tool);
+                match &first.place.kind {
+                    // The rules of such a file and those of the user's own are one list.
+                    OriginKind::Trusted(_) => format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into(),
+                    _ => first.place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
+                }
+            },
         })
     }
 

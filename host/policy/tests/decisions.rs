@@ -338,7 +338,7 @@ fn a_refusal_tells_the_line_that_would_change_it() {
     let policy = Policy::default();
     assert_eq!(
         remedy(&policy, &write("/w/a b*.txt")),
-        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = '/w/a b*.txt'\nexact = true\naction = \"allow\""
+        "To allow it without asking, add to berth.toml:\n[[tools.permissions.write]]\npattern = \"/w/a b*.txt\"\nexact = true\naction = \"allow\""
     );
     assert!(remedy(&policy, &write(&"x".repeat(1000))).contains("[[tools.permissions.write]]"));
     assert!(!remedy(&policy, &write("/w/\u{1b}[2J")).contains('\u{1b}'));

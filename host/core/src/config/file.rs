@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -163,7 +164,14 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut problems: Vec<Problem> = errors
         .iter()
-        .map(|error| Problem::new(at(error.span().map_or(0, |span| span.start)), format!("is not TOML: {}", error.message())))
+        .enumerate()
+        .map(|(index, error)| {
+            let start = error.span().map_or(0, |span| span.start);
+            // Looked for once, or a long file of them would take forever.
+            let first = error.span().filter(|_| index == 0 && error.message() == "duplicate key").and_then(|span| first_of(text, &span));
+            let first = first.map_or(String::new(), |first| format!("; it stands in line {} already", line(first)));
+            Problem::new(at(start), format!("is not TOML: {}{first}", error.message()))
+        })
         .collect();
     let mut leaves = Vec::new();
     // What a parser guessed behind a syntax error would only be reported as further problems that are not there.
@@ -190,6 +198,25 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
         problem.excerpt = line.map(|line| cut(line, MAX_EXCERPT).to_owned());
     }
     (leaves, problems)
+}
+
+/// Where the key stands first that is written `again`, unless there are several of that name above.
+fn first_of(text: &str, again: &Range<usize>) -> Option<usize> {
+    fn collect(table: &DeTable<'_>, name: &str, starts: &mut Vec<usize>) {
+        for (key, value) in table {
+            if key.get_ref() == name {
+                starts.push(key.span().start);
+            }
+            if let DeValue::Table(below) = value.get_ref() {
+                collect(below, name, starts);
+            }
+        }
+    }
+    let name = text.get(again.clone())?.trim_matches(['"', '\'']);
+    let above = &text[..=text[..again.start].rfind('\n')?];
+    let mut starts = Vec::new();
+    collect(DeTable::parse_recoverable(above).0.get_ref(), name, &mut starts);
+    if let [only] = starts.as_slice() { Some(*only) } else { None }
 }
 
 fn values_in(table: &DeTable<'_>) -> usize {

@@ -70,7 +70,7 @@ impl Loaded {
 
     fn blocklist(&self) -> Blocklist {
         let shell = &self.config.tools.shell;
-        let built_in = Origin { text: BUILT_IN_COMMANDS.into(), kind: OriginKind::Default };
+        let built_in = Origin { text: BUILT_IN_COMMANDS.into(), kind: OriginKind::Default(self.beside("tools.shell")) };
         let excepted = |entry: &str| shell.allowed_commands.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(entry));
         let default = DEFAULT_BLOCKED.iter().filter(|entry| !excepted(entry)).map(|entry| ((*entry).to_owned(), built_in.clone()));
         let written = shell.blocked_commands.iter().enumerate();

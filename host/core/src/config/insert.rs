@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
-use berth_contract::text::neutral;
+use berth_contract::text::toml;
 use berth_system::private::PrivateFolder;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use toml::{Table, Value};
@@ -108,20 +108,7 @@ pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result
 
 /// The rule as it is written: for this very text, not for what would match it as a glob.
 pub(crate) fn rule(tool: &str, pattern: &str) -> String {
-    format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", quoted(pattern))
-}
-
-/// A text as TOML has it: JSON's escapes are TOML's as well, and what could steer an editor or a terminal is escaped on top.
-fn quoted(text: &str) -> String {
-    let json = serde_json::Value::from(text).to_string();
-    let steers = |c: char| !c.is_ascii_graphic() && c != ' ' && neutral(c.encode_utf8(&mut [0; 4])).contains(char::REPLACEMENT_CHARACTER);
-    json.chars().fold(String::with_capacity(json.len()), |mut quoted, c| {
-        match steers(c) {
-            true => quoted += &format!("\\U{:08X}", u32::from(c)),
-            false => quoted.push(c),
-        }
-        quoted
-    })
+    format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", toml(pattern))
 }
 
 fn told(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
@@ -195,6 +182,8 @@ fn rules_mut<'a>(table: &'a mut Table, tool: &str) -> Option<&'a mut Vec<Value>>
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use berth_contract::text::neutral;
 
     use super::*;
 

@@ -15,7 +15,8 @@ use super::keys::dotted;
 use super::narrow::Bases;
 use super::renamed::renamed;
 use super::{
-    AllowedPath, Ceiling, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, ceiling, file, project, variables,
+    AllowedPath, Ceiling, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, Standing, ceiling, file, project,
+    variables,
 };
 
 /// What the operator says beside the user's file.
@@ -74,6 +75,8 @@ pub struct Loaded {
     pub renamed: Vec<Renamed>,
     /// What bounds all of that, in the order in which it was applied.
     pub ceilings: Vec<Ceiling>,
+    /// The lines at which the user's own file comes to tables of the second level, by their dotted keys.
+    tables: BTreeMap<String, usize>,
     /// By dotted key; the elements of a list as `key.0`.
     sources: BTreeMap<String, Source>,
     /// What it was read from, where it was.
@@ -116,6 +119,7 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         leaves.extend(found);
         problems.extend(wrong);
     }
+    let tables = tables(&leaves);
 
     let mut proposal = None;
     if let Some(directory) = &inputs.working_directory {
@@ -175,7 +179,7 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         }
     };
     let read_from = Some((folders.clone(), inputs.clone()));
-    Ok(Loaded { file: text.map(|_| path), project, ceilings, read_from, ..Loaded::of(&leaves)? })
+    Ok(Loaded { file: text.map(|_| path), project, ceilings, read_from, tables, ..Loaded::of(&leaves)? })
 }
 
 /// One granted directory more than `loaded` has.
@@ -244,18 +248,26 @@ impl Loaded {
     /// The place of a value that comes from `source`.
     pub(super) fn origin_of(&self, source: &Source, key: &str) -> Origin {
         let kind = match source {
-            Source::Default => OriginKind::Default,
+            Source::Default => OriginKind::Default(key.rsplit_once('.').and_then(|(table, _)| self.beside(table))),
             Source::File { path, .. } if self.ceilings.iter().any(|ceiling| ceiling.path == *path) => {
                 OriginKind::Ceiling(path.display().to_string())
             }
             Source::File { path, .. } if self.project.as_ref().is_some_and(|project| project.path == *path) => {
-                OriginKind::Project(path.display().to_string())
+                let path = path.display().to_string();
+                let is_trusted = self.project.as_ref().is_some_and(|project| project.standing == Standing::Trusted);
+                if is_trusted { OriginKind::Trusted(path) } else { OriginKind::Project(path) }
             }
             Source::File { .. } | Source::Path(_) => OriginKind::Own,
             Source::Variable(name) => OriginKind::Variable(name.clone()),
             Source::Flag(text) => OriginKind::Flag(text.clone()),
         };
         Origin { text: source.place(key).into(), kind }
+    }
+
+    /// Where the user's own file has a table: a line more of it has to stand there.
+    pub(super) fn beside(&self, table: &str) -> Option<String> {
+        let (file, line) = (self.file.as_ref()?, self.tables.get(table)?);
+        Some(format!("{}, line {line}", file.display()))
     }
 
     /// Every value that holds, in the order of the keys' definition.
@@ -303,6 +315,16 @@ impl Loaded {
         }
         problems
     }
+}
+
+fn tables(leaves: &[Leaf]) -> BTreeMap<String, usize> {
+    let mut tables = BTreeMap::new();
+    for leaf in leaves {
+        if let ([first, second, ..], [_, Source::File { line, .. }, ..]) = (leaf.path.as_slice(), leaf.sources.as_slice()) {
+            tables.entry(format!("{first}.{second}")).and_modify(|known: &mut usize| *known = (*known).min(*line)).or_insert(*line);
+        }
+    }
+    tables
 }
 
 fn sources(leaves: &[Leaf]) -> BTreeMap<String, Source> {

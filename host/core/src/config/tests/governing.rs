@@ -184,7 +184,11 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     let loaded = scene.load(text);
     let blocked = command(&loaded, "git -C x push", Verdict::Deny, Gate::Blocklist);
     assert!(blocked.place.ends_with("berth.toml, line 3"), "{}", blocked.place);
-    assert!(command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy.contains("allowed_commands = [\"wget\"]"));
+    // Neither the table nor the list may be written once more.
+    let remedy = command(&loaded, "wget x", Verdict::Deny, Gate::Blocklist).remedy;
+    assert!(remedy.contains("have \"wget\" stand in `allowed_commands`") && remedy.ends_with("berth.toml, line 2."), "{remedy}");
+    let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;
+    assert!(remedy.contains("[tools.shell]\nallowed_commands = [\"wget\"]"), "{remedy}");
     command(&loaded, "curl x", Verdict::Allow, Gate::Autonomy);
     // Of a stranger's exceptions none counts, and what they block is added.
     let loaded = scene.load_with(text, "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n");
