@@ -1,6 +1,7 @@
 //! Private keys as text: PEM, OpenSSH, PGP.
 
 use super::find::{Found, looked_at};
+use super::mark;
 use super::shapes::begins;
 
 /// What their marks say.
@@ -102,8 +103,10 @@ pub(super) fn headless(text: &[u8], at: usize) -> Option<Found> {
         let (line, after) = line(text, next);
         looked_at(after - next);
         let length = run(line);
-        whole = length >= LEAST;
-        if whole || line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length) {
+        let full = length >= LEAST;
+        // A mark in its place is no end.
+        whole = full || mark::around(line, 0, line.len()).count() > 1;
+        if full || line.trim_ascii_end().ends_with(b"=") && only_numbered(line, length) {
             end = next + line.trim_ascii_end().len() - trailing(line);
         }
         next = after;

@@ -8,6 +8,12 @@ use super::mark;
 /// Characters of base64 that can hide something: a short password with its key takes as many.
 const LEAST: usize = 24;
 
+/// Characters of it without those that only fill it up.
+const LEAST_UNFILLED: usize = LEAST - 2;
+
+/// Places in a run from which on it is decoded: a path that stands before base64 is of the same characters.
+const STARTS: usize = 4;
+
 /// Bytes of one text that are decoded. What is longer holds no key and value by themselves, and its parts are looked at nevertheless.
 const MAX_DECODED: usize = 64 * 1024;
 
@@ -26,16 +32,18 @@ pub(super) fn base64(text: &[u8], taken: &[Found], keys: &dyn Fn(usize) -> Keys,
     }
     let mut taken = taken.iter().peekable();
     // A run of so many characters has one at every place that is a multiple of their number.
-    let mut at = LEAST - 1;
+    let mut at = LEAST_UNFILLED - 1;
     while at < text.len() {
         if !is_base64(text[at]) {
-            at += LEAST;
+            at += LEAST_UNFILLED;
             continue;
         }
-        let back = text[..at].iter().rev().take(LEAST).take_while(|byte| is_base64(**byte)).count();
+        let back = text[..at].iter().rev().take(LEAST_UNFILLED).take_while(|byte| is_base64(**byte)).count();
         let start = at - back;
         let end = at + text[at..].iter().take_while(|byte| is_base64(**byte)).count();
-        at = end + LEAST;
+        at = end + LEAST_UNFILLED;
+        // A sign of equality fills a run up, or stands before one: `DATA=…`.
+        let end = end + text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
         if end - start < LEAST {
             continue;
         }
@@ -44,7 +52,12 @@ pub(super) fn base64(text: &[u8], taken: &[Found], keys: &dyn Fn(usize) -> Keys,
             continue;
         }
         let of_key = end - start >= blocks::LEAST && keys(start) == Keys::PrivateKey;
-        if let Some(kind) = of_key.then_some(blocks::KIND).or_else(|| hidden(&text[start..end], depth)) {
+        let secret = of_key.then_some((start, blocks::KIND)).or_else(|| {
+            let behind = text[start..end].iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| start + at + 1);
+            let starts = std::iter::once(start).chain(behind).filter(|start| tells(&text[*start..end])).take(STARTS);
+            starts.map(|start| Some((start, hidden(&text[start..end], depth)?))).find_map(|secret| secret)
+        });
+        if let Some((start, kind)) = secret {
             found.push(Found { start, end, kind });
         }
     }
@@ -66,20 +79,23 @@ fn hidden(run: &[u8], depth: u8) -> Option<&'static str> {
 }
 
 const fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+/// Whether what begins so may be text in base64. Names and hashes are base64 too, and decode to anything: the first bytes tell.
+fn tells(run: &[u8]) -> bool {
+    let Some(first) = run.first_chunk::<8>() else { return false };
+    let mut bytes = Vec::new();
+    decode(first, &mut bytes);
+    bytes.len() >= 6 && bytes.iter().all(is_text)
 }
 
 /// What base64 of either alphabet says, where that is text.
 pub(super) fn decoded(run: &[u8]) -> Option<String> {
-    // Names and hashes are base64 too, and decode to anything: the first bytes tell.
-    let first = run.first_chunk::<8>()?;
-    let mut bytes = Vec::new();
-    decode(first, &mut bytes);
-    if bytes.len() < 6 || !bytes.iter().all(is_text) {
+    if !tells(run) {
         return None;
     }
-    bytes.clear();
-    bytes.reserve_exact(run.len() / 4 * 3 + 3);
+    let mut bytes = Vec::with_capacity(run.len() / 4 * 3 + 3);
     decode(run, &mut bytes);
     // A block may end within a character.
     let valid = match std::str::from_utf8(&bytes) {

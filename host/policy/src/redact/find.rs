@@ -1,7 +1,7 @@
 //! One pass over a text, which stops at three bytes by which a secret or its key may begin, and looks closer there.
 
 use super::keys::{self, Keys};
-use super::{blocks, encoded, mark, places, shapes};
+use super::{below, blocks, encoded, mark, places, shapes};
 
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +48,25 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
             _ => {}
         }
         match secret_at(text, at, from, keys) {
-            // What holds a mark was looked at before.
-            Some(secret) if secret.start >= from && !mark::holds(&bytes[secret.start..secret.end]) => {
+            Some(secret) if secret.start >= from => {
                 (from, at) = (secret.end, secret.end);
-                found.push(secret);
+                apart(bytes, secret, &mut found);
             }
             _ => at += 1,
         }
     }
     found
+}
+
+/// A secret, or what a mark leaves of it on either side.
+fn apart(bytes: &[u8], secret: Found, found: &mut Vec<Found>) {
+    for (start, end) in mark::around(bytes, secret.start, secret.end) {
+        let whole = (start, end) == (secret.start, secret.end);
+        let (start, end) = if whole { (start, end) } else { below::trimmed(bytes, start, end) };
+        if whole || bytes[start..end].iter().any(|byte| !byte.is_ascii_punctuation()) {
+            found.push(Found { start, end, ..secret });
+        }
+    }
 }
 
 /// Counts the bytes of a look whose length a stranger decides, so that tests can tell that all looks together are linear in the text.

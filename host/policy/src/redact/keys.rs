@@ -1,7 +1,8 @@
 //! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
+use super::below::{self, Judge, Span};
 use super::find::{Found, looked_at};
-use super::{below, mark};
+use super::mark;
 
 /// Bytes of a key that are looked at, on each side of its telling word.
 const MAX_KEY: usize = 64;
@@ -35,6 +36,13 @@ pub(super) struct Kind {
     least: usize,
     /// Whether the value goes on to the end of the line: a header's.
     line: bool,
+}
+
+impl Kind {
+    /// The place by which the entries of a list are judged whose name is one of many: a list of tokens may be one of words.
+    pub(super) fn of_list(self, place: Keys) -> Keys {
+        if self == TOKEN { place.min(Keys::Text) } else { place }
+    }
 }
 
 const fn kind(name: &'static str, least: usize) -> Kind {
@@ -155,6 +163,11 @@ pub(super) fn kind_of(key: &str) -> Option<Kind> {
     (is("string") && after(&["connection"])).then_some(CREDENTIAL)
 }
 
+/// What the name of a list says of each entry: `passwords`.
+pub(super) fn kind_of_list(key: &str) -> Option<Kind> {
+    kind_of(key.strip_suffix(['s', 'S'])?)
+}
+
 /// The secret whose key has its telling word at `at`. `keys` says for the offset of a key what counts there.
 pub(super) fn pair(text: &str, at: usize, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
     let bytes = text.as_bytes();
@@ -201,7 +214,10 @@ fn is_of_key(byte: u8) -> bool {
 
 /// The value of a key that begins at `start`, where it is a secret.
 fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
-    let kind = kind_of(key)?;
+    let (kind, many) = match kind_of(key) {
+        Some(kind) => (kind, false),
+        None => (kind_of_list(key)?, true),
+    };
     let before = start.checked_sub(1).map(|before| bytes[before]);
     let tag = before == Some(b'<');
     let flag = key.starts_with("--");
@@ -210,47 +226,56 @@ fn value_of(bytes: &[u8], key: &str, start: usize, separator: &Separator, keys: 
         b' ' if !flag => return None,
         _ => {}
     }
+    let place = keys(start);
+    let judged = if many { kind.of_list(place) } else { place };
+    let judge = |start: usize, end: usize, quoted: bool| first_secret(bytes, (start, end), quoted, kind, judged, true);
     let apart = tag || before == Some(b'"');
-    if let Some(found) = over_lines(bytes, kind, start, separator, apart, keys) {
-        return Some(found);
+    if let Some(span) = over_lines(bytes, start, separator, apart, many, place, &judge) {
+        return Some(Found { start: span.start, end: span.end, kind: kind.name });
+    }
+    if many {
+        return None;
     }
     // A mark has a space in it, so it is looked for where it may begin.
-    let value = Value::at(bytes, separator.end, kind, start).filter(|value| mark::length(&bytes[value.start..]) == 0)?;
-    let place = keys(start);
-    let exact = is_exact(key.as_bytes()) && value.judged.len() == 40;
+    let value = Value::at(bytes, separator.end, kind, start)?;
     if without_comma(value.judged).eq_ignore_ascii_case(key.as_bytes()) {
         // `password=password`, in a list of arguments.
         return None;
     }
-    let counts = if exact { value.is_secret(kind, Keys::Settings) } else { place != Keys::Unknown && value.is_secret(kind, place) };
-    if !counts {
-        return None;
-    }
-    let end = value.end(bytes, kind, place);
-    Some(Found { start: value.start, end, kind: kind.name })
+    let exact = is_exact(key.as_bytes()) && value.judged.len() == 40;
+    let judged = if exact { Keys::Settings } else { place };
+    let start = match value.quoted {
+        Some(end) => first_secret(bytes, (value.start, end), true, kind, judged, false)?,
+        None => value.is_secret(kind, judged).then_some(value.start)?,
+    };
+    Some(Found { start, end: value.end(bytes, kind, place), kind: kind.name })
 }
 
-/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several lines.
-fn over_lines(bytes: &[u8], kind: Kind, key: usize, separator: &Separator, apart: bool, keys: &dyn Fn(usize) -> Keys) -> Option<Found> {
+/// A value that doesn't stand behind its key as one piece: a list, a block, a text of several lines. `many`: only a list.
+fn over_lines(bytes: &[u8], key: usize, separator: &Separator, apart: bool, many: bool, place: Keys, judge: Judge) -> Option<Span> {
     let at = separator.end;
     let begins = *bytes.get(at)?;
     let named = matches!(separator.sign, b':' | b'=' | b'>');
-    let in_settings = || named && keys(key) >= Keys::Settings;
-    let (span, place) = match begins {
-        b'[' if separator.sign != b'>' && named && keys(key) != Keys::Unknown => (below::list(bytes, at)?, keys(key)),
-        b'"' | b'\'' if in_settings() => (below::tripled(bytes, at).or_else(|| below::open(bytes, at))?, Keys::Settings),
-        b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings() => {
-            (below::below(bytes, key, at, apart && begins != b'|')?, Keys::Settings)
+    let in_settings = named && place >= Keys::Settings;
+    match begins {
+        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => below::list(bytes, at, judge),
+        b'"' | b'\'' if in_settings && !many => below::tripled(bytes, at, judge).or_else(|| below::open(bytes, at, judge)),
+        b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings => {
+            below::below(bytes, key, at, apart && begins != b'|', many, judge)
         }
-        _ => return None,
-    };
-    let judged = &bytes[span.first.0..span.first.1.min(span.first.0 + JUDGED)];
-    let quoted = span.quoted.then_some(span.end);
-    let value = Value { start: span.start, judged, quoted, whole_line: false, assigned: false, last: false };
-    // A list of the names of secrets is none of secrets.
-    let name = std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
-    let holds_mark = || mark::holds(&bytes[span.start..span.end]);
-    (!name && value.is_secret(kind, place) && !holds_mark()).then_some(Found { start: span.start, end: span.end, kind: kind.name })
+        _ => None,
+    }
+}
+
+/// Where the first secret begins in what stands between two offsets, marks apart.
+/// `listed`: it is one of several, and a list of the names of secrets is none of secrets.
+fn first_secret(bytes: &[u8], within: (usize, usize), quoted: bool, kind: Kind, place: Keys, listed: bool) -> Option<usize> {
+    mark::around(bytes, within.0, within.1).find_map(|(start, end)| {
+        let judged = &bytes[start..end.min(start + JUDGED)];
+        let value = Value { start, judged, quoted: quoted.then_some(end), whole_line: false, assigned: false, last: false };
+        let name = listed && std::str::from_utf8(judged).ok().is_some_and(|name| kind_of(name.trim()).is_some());
+        (!name && value.is_secret(kind, place)).then_some(start)
+    })
 }
 
 /// What stands between a key and its value.
@@ -347,7 +372,8 @@ impl<'a> Value<'a> {
         let whole_line =
             leading.iter().all(|byte| byte.is_ascii_digit() || matches!(byte, b' ' | b'\t' | b'-' | b'#' | b';' | b':' | b'"' | b'\''));
         let stops = |byte: u8| if kind.line { line_stop(byte) } else { bare_stop(byte, whole_line) };
-        let length = bytes[start..].iter().take(JUDGED).take_while(|byte| !stops(**byte)).count();
+        let mark = |at: usize, byte: u8| byte == b'[' && mark::length(&bytes[start + at..]) > 0;
+        let length = bytes[start..].iter().enumerate().take(JUDGED).take_while(|(at, byte)| !stops(**byte) && !mark(*at, **byte)).count();
         let assigned = start.checked_sub(1).is_some_and(|sign| bytes[sign] == b'=') && at == start;
         let judged = &bytes[start..start + length];
         let last = bytes.get(start + length).is_none_or(|byte| matches!(byte, b'\n' | b'\r'))
@@ -375,7 +401,7 @@ impl<'a> Value<'a> {
     fn is_secret(&self, kind: Kind, place: Keys) -> bool {
         let trimmed = self.judged.trim_ascii();
         let text = String::from_utf8_lossy(trimmed);
-        if text.chars().count() < kind.least || mark::holds(trimmed) {
+        if text.chars().count() < kind.least {
             return false;
         }
         let quoted = self.quoted.is_some();
@@ -555,10 +581,8 @@ fn is_crypt(value: &str) -> bool {
 }
 
 /// Whether the value of a JSON field with a telling key is a secret.
-pub(super) fn is_secret_field(kind: Kind, value: &str) -> bool {
-    let judged = berth_contract::text::cut(value, JUDGED);
-    let value = Value { start: 0, judged: judged.as_bytes(), quoted: Some(0), whole_line: false, assigned: false, last: false };
-    value.is_secret(kind, Keys::Settings)
+pub(super) fn is_secret_field(kind: Kind, value: &str, place: Keys) -> bool {
+    first_secret(value.as_bytes(), (0, value.len()), true, kind, place, false).is_some()
 }
 
 #[cfg(test)]

@@ -12,13 +12,15 @@ const KEPT: usize = 4;
 /// What is looked at to find the end of a mark: longer than any.
 const LONGEST: usize = 96;
 
-/// Writes the mark for a secret: its kind, and its first characters, at most a quarter of it.
+/// Writes the mark for a secret: its kind, and its first characters, at most a quarter of it, or of its first line or entry.
 pub(super) fn write(out: &mut String, kind: &str, secret: &str) {
     out.push_str(BEGIN);
     out.push_str(kind);
     out.push(' ');
     // Of keys in many lines, the first characters say nothing.
-    let kept = if kind == super::blocks::KIND { 0 } else { KEPT.min(secret.len() / 4) };
+    // Of several secrets, the first one is told.
+    let first = secret.find(['\n', ',', '"', '\'']).unwrap_or(secret.len());
+    let kept = if kind == super::blocks::KIND { 0 } else { KEPT.min(first / 4) };
     out.extend(secret.chars().take(kept).take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
     out.push_str(END);
 }
@@ -33,10 +35,17 @@ pub(super) fn length(text: &[u8]) -> usize {
     if whole { BEGIN.len() + kind + 1 + kept + END.len() } else { 0 }
 }
 
-/// Whether a mark stands anywhere in `text`.
-pub(super) fn holds(text: &[u8]) -> bool {
-    super::find::looked_at(text.len());
-    text.iter().enumerate().any(|(at, byte)| *byte == b'[' && length(&text[at..]) > 0)
+/// What stands between two offsets before, between and behind marks. A mark is none of what it stands in, and hides none of it.
+pub(super) fn around(bytes: &[u8], start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut next = Some(start);
+    std::iter::from_fn(move || {
+        let from = next?;
+        super::find::looked_at(end - from);
+        let marks = bytes[from..end].iter().enumerate().filter(|(_, byte)| **byte == b'[').map(|(at, _)| from + at);
+        let mark = marks.map(|at| (at, length(&bytes[at..]))).find(|(at, length)| *length > 0 && at + length <= end);
+        next = mark.map(|(at, length)| at + length);
+        Some((from, mark.map_or(end, |(at, _)| at)))
+    })
 }
 
 /// The first mark in `text`, also one that was copied inexactly: with three dots instead of one character, or without its end.
@@ -58,6 +67,7 @@ mod tests {
             ("github-token", "ghp_0123456789012345", "[REDACTED:github-token ghp_…]"),
             ("password", "hunter22", "[REDACTED:password hu…]"),
             ("password", "ab", "[REDACTED:password …]"),
+            ("password", "hunter2aaaa\", \"hunter3bbbb", "[REDACTED:password hu…]"),
             ("password", "pä55wörter!!", "[REDACTED:password p…]"),
             ("private-key", "-----BEGIN", "[REDACTED:private-key …]"),
         ] {

@@ -77,7 +77,7 @@ fn before(moved: &[Vec<Moved>], offset: usize) -> usize {
 /// The text of a field: as [`text()`], and the whole of it where the field's name says that it is secret.
 pub fn field<'a>(name: &str, text: &'a str, keys: Keys) -> Cow<'a, str> {
     match keys::kind_of(name).filter(|_| keys != Keys::Unknown) {
-        Some(kind) if keys::is_secret_field(kind, text) => {
+        Some(kind) if keys::is_secret_field(kind, text, Keys::Settings) => {
             let mut out = String::new();
             mark::write(&mut out, kind.name, text);
             Cow::Owned(out)
@@ -109,24 +109,28 @@ fn object(fields: Map<String, Value>, keys: Keys) -> Map<String, Value> {
     let named = ["name", "key"].iter().find_map(|key| fields.get(*key)?.as_str()).and_then(keys::kind_of);
     let field = |(key, value): (String, Value)| {
         let kind = keys::kind_of(&key).or(named.filter(|_| key == "value")).filter(|_| keys != Keys::Unknown);
+        let list = || keys::kind_of_list(&key).filter(|_| keys != Keys::Unknown && value.is_array());
         let value = match kind {
-            Some(kind) => secret_field(kind, value, keys),
-            None => json(value, keys),
+            Some(kind) => secret_field(kind, value, keys, Keys::Settings),
+            None => match list() {
+                Some(kind) => secret_field(kind, value, keys, kind.of_list(Keys::Settings)),
+                None => json(value, keys),
+            },
         };
         (owned(key, keys), value)
     };
     fields.into_iter().map(field).collect()
 }
 
-/// The value of a field with a telling key.
-fn secret_field(kind: keys::Kind, value: Value, keys: Keys) -> Value {
+/// The value of a field with a telling key. `place`: what counts as a value.
+fn secret_field(kind: keys::Kind, value: Value, keys: Keys, place: Keys) -> Value {
     match value {
-        Value::String(text) if keys::is_secret_field(kind, &text) => {
+        Value::String(text) if keys::is_secret_field(kind, &text, place) => {
             let mut out = String::new();
             mark::write(&mut out, kind.name, &text);
             Value::String(out)
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| secret_field(kind, item, keys)).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| secret_field(kind, item, keys, place)).collect()),
         other => json(other, keys),
     }
 }
