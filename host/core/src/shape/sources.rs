@@ -32,6 +32,8 @@ impl Source {
         let subject = facts.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {
             "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
+            // It shows lines of a file among words of its own.
+            "edit" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text))),
             "grep" if tool.plugin.is_some() => Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(facts, path))),
             // What was kept was redacted as it came.
             READ_OVERFLOW => Self::One(Keys::Unknown),
