@@ -63,7 +63,7 @@ impl<'k> Line<'k> {
         quoted(&mut self.0, &shown(text, max));
     }
 
-    /// A text in which no secret stands: a name, a rule, or what was redacted already.
+    /// A text in which no secret stands: a name, a place, or what was redacted already.
     pub(super) fn plain(&mut self, key: &str, text: &str, max: usize) {
         self.key(key);
         quoted(&mut self.0, &neutral(cut(text, max)));

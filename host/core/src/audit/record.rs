@@ -44,8 +44,10 @@ pub(super) fn said(key: &Key, question: &Question, front_end: &str, by: &str, an
     subjects(&mut line, &question.subjects);
     let Decision { verdict, gate, rule, place, .. } = &question.decision;
     decision(&mut line, *verdict, *gate, rule, place);
-    line.plain("session", &question.session, NAME);
-    line.optional("caller_id", question.caller.as_deref(), NAME);
+    line.text("session", &question.session, NAME);
+    if let Some(caller) = &question.caller {
+        line.text("caller_id", caller, NAME);
+    }
     line.plain("front_end", front_end, NAME);
     line.into_bytes()
 }
@@ -116,8 +118,10 @@ fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
         line.plain("approved_by", &approval.by, NAME);
         line.word("approval_scope", approval.scope.as_str());
     }
-    line.plain("session", facts.session.name(), NAME);
-    line.optional("caller_id", facts.caller.as_deref(), NAME);
+    line.text("session", facts.session.name(), NAME);
+    if let Some(caller) = &facts.caller {
+        line.text("caller_id", caller, NAME);
+    }
     line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
     line.word("trust", facts.trust.as_str());
     line.plain("front_end", front_end, NAME);
@@ -137,7 +141,8 @@ fn subjects(line: &mut Line<'_>, subjects: &[ActedOn]) {
 fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place: &str) {
     line.word("verdict", verdict.as_str());
     line.word("gate", gate.as_str());
-    line.plain("rule", rule, RULE);
+    // What a rule is about may be a secret.
+    line.text("rule", rule, RULE);
     line.plain("place", place, RULE);
 }
 
@@ -155,7 +160,7 @@ fn told(line: &mut Line<'_>, facts: &Facts) {
     if let Some(denial) = &told.denial {
         line.number("denials", told.denials);
         line.text("denied", &denial.action, TEXT);
-        line.plain("denied_by", &denial.rule, RULE);
+        line.text("denied_by", &denial.rule, RULE);
         line.plain("denied_at", &denial.place, RULE);
     }
 }
