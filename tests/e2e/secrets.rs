@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use berth_host::{Answer, Audience, Category, Host, Request, Session};
 use serde_json::{Value, json};
 
-use crate::support::{Scene, failure, log_of, run};
+use crate::support::{Cli, Scene, failure, log_of, run};
 
 /// A credential that no issuer has issued, put together so that no scanner takes it for a leak.
 fn token() -> String {
@@ -103,6 +103,58 @@ fn a_part_of_a_file_is_redacted_by_what_the_whole_is() {
         let told = text(&scene.call("grep", json!({ "path": "config", "pattern": "pass" })).await);
         assert!(told.contains("hunter2hunter2"), "{told}");
     });
+}
+
+#[test]
+fn edit_shows_no_more_than_read() {
+    run(async {
+        let base64 = "Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3Jf5Gs0Pa2Qe8Zx8Kq2Lw9Vn4Rt7Yb1Mc6Hd3\n";
+        let scene = Scene::with(&[], |root| {
+            let body: String = (0..6).map(|line| format!("{line}{base64}")).collect();
+            fs::write(root.join("granted/sym.key"), body).expect("written");
+            fs::write(root.join("granted/s.yaml"), "a: 1\ntoken: correcthorse\nsession_id:\n  alphabetagamma\nb: 2\n").expect("written");
+        })
+        .await;
+        let key = scene.call("edit", json!({ "path": "sym.key", "old_string": "2Zx8Kq2", "new_string": "xx" })).await;
+        let settings = scene.call("edit", json!({ "path": "s.yaml", "old_string": "b: 2", "new_string": "b: 3" })).await;
+        let failed = scene.call("edit", json!({ "path": "s.yaml", "old_string": "token: correcthorses", "new_string": "x" })).await;
+        assert!(key.outcome.is_ok() && settings.outcome.is_ok() && failed.outcome.is_err(), "{key:?} {settings:?} {failed:?}");
+        for answer in [key, settings, failed] {
+            let told = format!("{:?}", answer.outcome);
+            assert!(!told.contains("Vn4Rt7Yb1") && !told.contains("correcthorse\\n") && !told.contains("alphabetagamma"), "{told}");
+            assert!(told.contains("[REDACTED:"), "{told}");
+        }
+    });
+}
+
+#[test]
+fn no_cut_of_a_tool_leaves_the_beginning_of_a_secret() {
+    run(async {
+        let (far, near) = ("word ".repeat(394), "word ".repeat(37));
+        let scene = Scene::with(&[], |root| {
+            fs::write(root.join("granted/a.txt"), format!("{far}{} more\nnext\n{near}{} more\n", token(), token())).expect("written");
+        })
+        .await;
+        for (tool, arguments) in [
+            ("read", json!({ "path": "a.txt" })),
+            ("grep", json!({ "pattern": "word" })),
+            ("edit", json!({ "path": "a.txt", "old_string": "next", "new_string": "then" })),
+        ] {
+            let told = text(&scene.call(tool, arguments).await);
+            assert!(told.contains("word word") && !told.contains(&token()[..8]) || told.contains(MARK), "{told}");
+            assert!(!told.contains(&token()[4..12]), "{told}");
+        }
+    });
+}
+
+#[test]
+fn a_session_s_name_and_a_rule_are_recorded_without_secrets() {
+    let (cli, token) = (Cli::new(), token());
+    cli.configure(&format!("[tools.permissions]\nread = [{{ pattern = \"**/{token}*\", action = \"deny\" }}]\n"));
+    cli.run(&["call", "--session", &token, "read", &format!("path={token}.txt")]).ends(3);
+    let log = fs::read_to_string(cli.root.path().join("data/audit/audit.jsonl")).expect("it is text");
+    assert!(log.matches(MARK).count() >= 4 && log.contains(&format!(": {MARK}\"")) && log.contains("\"rule\":"), "{log}");
+    assert!(!log.contains(&token[4..]), "{log}");
 }
 
 #[test]

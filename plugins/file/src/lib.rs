@@ -2,6 +2,7 @@
 
 mod copy_path;
 mod create_directory;
+mod cut;
 mod delete_path;
 mod destination;
 mod edit;

@@ -141,7 +141,19 @@ fn shown(line: &[u8]) -> String {
     let line = &line[..line.len().min(4 * MAX_LINE_CHARS)];
     let mut text = String::from_utf8_lossy(line).into_owned();
     if let Some((end, _)) = text.char_indices().nth(MAX_LINE_CHARS) {
-        text.truncate(end);
+        text.truncate(without_unfinished(&text.as_bytes()[..end], &text.as_bytes()[end..]));
     }
     text
+}
+
+/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays is enough to be told for what it is.
+const MAX_WORD: usize = 128;
+
+/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a credential is not told for one, and is most
+/// of it all the same.
+fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
+    let of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
+    let ends = rest.first().is_some_and(|byte| !of_word(&byte));
+    if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }
 }

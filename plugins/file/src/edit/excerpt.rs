@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::substitute::Substitution;
+use crate::cut::without_unfinished;
 
 /// Lines shown around a change.
 const CONTEXT: usize = 2;
@@ -25,7 +26,7 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
 /// A line that is not too long to be shown.
 pub(super) fn cut(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE) {
-        Some((at, _)) => format!("{} [...]", &line[..at]),
+        Some((at, _)) => format!("{} [...]", &line[..without_unfinished(&line.as_bytes()[..at], &line.as_bytes()[at..])]),
         None => line.to_owned(),
     }
 }

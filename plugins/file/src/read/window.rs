@@ -4,6 +4,8 @@ use std::io::{self, Read};
 
 use memchr::{memchr, memchr_iter};
 
+use crate::cut::without_unfinished;
+
 /// How much is read at once, in bytes.
 pub(super) const CHUNK: usize = 64 * 1024;
 
@@ -222,6 +224,9 @@ impl Lines {
             }
             shown += chunk.invalid().len();
             left -= 1;
+        }
+        if shown < line.len() || dropped > 0 {
+            shown = without_unfinished(&line[..shown], &line[shown..]);
         }
         self.text.extend_from_slice(&line[..shown]);
         let more = line.len() - shown + dropped;

@@ -1,0 +1,34 @@
+//! Where a line is cut that is too long to be shown.
+
+/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays is enough to be told for what it is.
+const MAX_WORD: usize = 128;
+
+/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a credential is not told for one, and is most
+/// of it all the same.
+pub(crate) fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
+    let of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
+    let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();
+    let ends = rest.first().is_some_and(|byte| !of_word(&byte));
+    if ends || word > MAX_WORD { shown.len() } else { shown.len() - word }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_word_is_left_out() {
+        let long = "x".repeat(MAX_WORD + 1);
+        for (shown, rest, left) in [
+            ("a b", "c", "a "),
+            ("a b", " c", "a b"),
+            ("a b", "", "a "),
+            ("a=\"b-c", "d", "a=\""),
+            ("", "a", ""),
+            (&long, "x", &long),
+            ("é", "x", "é"),
+        ] {
+            assert_eq!(&shown[..without_unfinished(shown.as_bytes(), rest.as_bytes())], left, "{shown} {rest}");
+        }
+    }
+}
