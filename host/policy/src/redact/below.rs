@@ -7,6 +7,9 @@ use super::mark;
 /// Bytes within which a quoted text of several lines has to end, and the first secret of a list or a block to begin.
 const MAX: usize = 4096;
 
+/// Bytes within which the first secret of a block has to begin, or of a list over lines: keys in blocks of keys look at the same lines.
+const FIRST: usize = 1024;
+
 /// Bytes of a line's number, with the name of its file.
 const NUMBER: usize = 1024;
 
@@ -35,7 +38,7 @@ pub(super) fn below(bytes: &[u8], key: usize, at: usize, apart: bool, list: bool
     let indented = Line::at(bytes, key - before)?.indent;
     let mut line = Line::at(bytes, rest + 1)?;
     while line.is_blank() {
-        line = Line::at(bytes, line.next).filter(|line| line.start - at < MAX)?;
+        line = Line::at(bytes, line.next).filter(|line| line.start - at < FIRST)?;
     }
     let first = &bytes[line.start..line.end];
     if !indicator {
@@ -76,7 +79,7 @@ fn lines(bytes: &[u8], first: Line, indented: usize, entries: bool, ends_at_key:
     while let Some(line) = next {
         next = Line::at(bytes, line.next);
         if line.is_blank() {
-            if begin.is_none() && line.next - from > MAX {
+            if begin.is_none() && line.next - from > FIRST {
                 return None;
             }
             continue;
@@ -93,7 +96,7 @@ fn lines(bytes: &[u8], first: Line, indented: usize, entries: bool, ends_at_key:
         }
         if begin.is_none() {
             begin = judge(within.0, within.1, quoted);
-            if begin.is_none() && line.next - from > MAX {
+            if begin.is_none() && line.next - from > FIRST {
                 return None;
             }
         }

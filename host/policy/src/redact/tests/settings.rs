@@ -123,3 +123,13 @@ fn each_entry_and_line_is_judged_by_itself() {
         json!({ "passwords": ["[REDACTED:password hu…]"], "tokens": ["function", "[REDACTED:token a1b…]"], "secret": ["${A}", "[REDACTED:secret hu…]"] })
     );
 }
+
+#[test]
+fn blocks_in_blocks_are_not_looked_through_for_each_of_them() {
+    let stair: String = (0..90).map(|depth| " ".repeat(depth) + "changeme.pwd: |\n").collect();
+    let text = stair.repeat(16);
+    LOOKED_AT.set(0);
+    assert_eq!(super::super::text(&text, Keys::Settings), text);
+    let looks = LOOKED_AT.get() / text.len();
+    assert!(looks <= 40, "each byte was looked at {looks} times");
+}
