@@ -28,6 +28,7 @@ mod install;
 mod journey;
 mod limits;
 mod loading;
+mod mcp;
 mod plugin_commands;
 mod policy_commands;
 mod provisional;

@@ -67,6 +67,19 @@ pub(crate) struct Options {
     /// How much Berth tells of itself on stderr: off, error, warn, info, debug or trace [default: warn]
     #[arg(long, value_name = "LEVEL", global = true)]
     pub(crate) log: Option<LevelFilter>,
+    /// How it tells that
+    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
 }
 
 /// What to do.
@@ -74,6 +87,9 @@ pub(crate) struct Options {
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
+    /// Serve the tools to the MCP client that starts this
+    #[command(after_help = SERVE_AFTER)]
+    Serve,
     /// List the questions of calls that need a yes, and answer them
     Approvals(ApprovalsArguments),
     /// List the tools, or tell everything about one
@@ -103,6 +119,14 @@ pub(crate) enum Command {
     /// Print a manual page, or write all of them
     Man(ManArguments),
 }
+
+const SERVE_AFTER: &str = "\
+Examples:
+  claude mcp add berth -- berth serve
+  berth serve --allow-read ~/notes --set tools.autonomy=read-only
+
+The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same
+rules as `berth call`; a call that needs a yes is asked about in the client, where it can ask, or else waits for `berth approvals`.";
 
 const CALL_AFTER: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess, Project, Standing};
-use berth_host::{Host, HostError};
+use berth_host::{Host, HostBuilder, HostError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::arguments::Options;
@@ -82,14 +82,15 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Resul
 
 /// Builds the host of what was loaded.
 pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
+    builder(options, folders, loaded)?.front_end("berth call").build().await
+}
+
+/// What builds it.
+pub(crate) fn builder(options: &Options, folders: Folders, loaded: Loaded) -> Result<HostBuilder, HostError> {
     let builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?);
-    let mut builder = builder.builtins(BUILTINS).front_end("berth call");
-    for file in &options.plugin {
-        builder = builder.plugin_file(file.clone());
-    }
-    builder.build().await
+    Ok(options.plugin.iter().fold(builder.builtins(BUILTINS), |builder, file| builder.plugin_file(file.clone())))
 }
 
 fn reactor() -> Result<Runtime, HostError> {
-    Builder::new_multi_thread().worker_threads(2).enable_time().build().map_err(HostError::io("starting the reactor"))
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(HostError::io("starting the reactor"))
 }

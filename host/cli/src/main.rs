@@ -21,6 +21,7 @@ mod new_file;
 mod plugin;
 mod policy;
 mod schema;
+mod serve;
 mod shown;
 mod style;
 mod tools;
@@ -31,8 +32,12 @@ use std::io::Write;
 use berth_host::text::neutral;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::arguments::{Arguments, Command, ConfigCommand};
+use crate::arguments::{Arguments, Command, ConfigCommand, LogFormat};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::BAD;
@@ -77,9 +82,10 @@ fn main() {
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     // It prints by itself what would be warned of.
     let usual = if matches!(command, Command::Config(ConfigCommand::Check { .. })) { LevelFilter::ERROR } else { LevelFilter::WARN };
-    log(options.log, usual)?;
+    log(options.log, usual, options.log_format)?;
     match command {
         Command::Call(call) => call::run(&call, &options),
+        Command::Serve => serve::run(&options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
         Command::Audit(command) => audit::run(&command),
@@ -108,8 +114,8 @@ fn allow_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level.
-fn log(flag: Option<LevelFilter>, usual: LevelFilter) -> Result<(), Error> {
+/// Sends the log to stderr: what `--log` or else `BERTH_LOG` asks for, else the `usual` level, as text or as JSON.
+fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Result<(), Error> {
     let variable = std::env::var("BERTH_LOG").ok().filter(|level| !level.is_empty());
     let level = match (flag, variable) {
         (Some(level), _) => level,
@@ -118,6 +124,14 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter) -> Result<(), Error> {
             level.parse().map_err(|_| Error::Usage(format!("BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace")))?
         }
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false).with_target(false).without_time().init();
+    // The protocol's crate warns of each error that a client is answered with, which the record has.
+    let levels =
+        Targets::new().with_default(level).with_target("rmcp", if level == LevelFilter::WARN { LevelFilter::ERROR } else { level });
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_target(false).without_time().boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(levels)).init();
     Ok(())
 }

@@ -12,6 +12,16 @@ use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 /// Everything that a yes would allow, why it is asked, and what `always` would write.
 pub(crate) fn question(question: &Question) -> String {
+    let mut text = of_call(question);
+    match &question.always {
+        Always::Writes(proposal) => block(&mut text, "always writes into your berth.toml", &proposal.text(), |_| Style::new()),
+        Always::Unavailable(reason) => field(&mut text, "always", &format!("can't be said: {}", neutral_line(reason))),
+    }
+    text
+}
+
+/// Everything that a yes would allow, and why it is asked.
+pub(crate) fn of_call(question: &Question) -> String {
     let mut text = format!("{STRONG}{}{STRONG:#} needs a yes", neutral_line(&question.tool));
     if question.provider != question.tool {
         let _ = write!(text, " {FAINT}({}){FAINT:#}", neutral_line(&question.provider));
@@ -45,10 +55,6 @@ pub(crate) fn question(question: &Question) -> String {
     }
     let decision = &question.decision;
     field(&mut text, "why", &format!("{}, {}", neutral_line(&decision.rule), neutral_line(&decision.place)));
-    match &question.always {
-        Always::Writes(proposal) => block(&mut text, "always writes into your berth.toml", &proposal.text(), |_| Style::new()),
-        Always::Unavailable(reason) => field(&mut text, "always", &format!("can't be said: {}", neutral_line(reason))),
-    }
     text
 }
 

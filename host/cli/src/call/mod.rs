@@ -1,7 +1,7 @@
 //! `berth call`.
 
 mod answer;
-mod interrupt;
+pub(crate) mod interrupt;
 mod live;
 mod values;
 

@@ -52,7 +52,7 @@ pub use problem::{Problem, Problems};
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
 pub use source::Source;
-pub use types::{Approvals, Audit, Config, FileTools, Limits, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
+pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 
 /// A name that the operator chose, as a part of a dotted key.
 pub(crate) fn dotted_name(name: &str) -> String {

@@ -224,19 +224,40 @@ impl Default for FileTools {
 pub struct Approvals {
     /// Seconds that a yes for the session counts, and a question waits that was left for `berth approvals`.
     pub expire_secs: Bounded<1, 28_800>,
-    /// Seconds that `berth call` without a terminal waits for an answer by `berth approvals`. 0: it doesn't; the answer counts for the next
-    /// call that is the same.
+    /// Seconds that a call waits for an answer by `berth approvals`, where nobody else can be asked. 0: it doesn't; the answer counts for the
+    /// next call that is the same.
     pub wait_secs: Bounded<0, 3600>,
     /// Whether `berth call --yes` counts.
     pub yes_flag: bool,
+    /// Who is asked about a call that came over MCP.
+    pub mcp: McpApprovals,
 }
 
-rules!(Approvals { expire_secs: Rule::Smaller, wait_secs: Rule::Smaller, yes_flag: Rule::OnlyFalse });
+rules!(Approvals {
+    expire_secs: Rule::Smaller,
+    wait_secs: Rule::Smaller,
+    yes_flag: Rule::OnlyFalse,
+    mcp: Rule::Stricter(&["deny", "terminal", "client"]),
+});
 
 impl Default for Approvals {
     fn default() -> Self {
-        Self { expire_secs: Bounded::clamped(3600), wait_secs: Bounded::clamped(0), yes_flag: true }
+        Self { expire_secs: Bounded::clamped(3600), wait_secs: Bounded::clamped(0), yes_flag: true, mcp: McpApprovals::default() }
     }
+}
+
+/// Who is asked about a call that came over MCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum McpApprovals {
+    /// The client's user, where the client can ask; else as with `terminal`.
+    #[default]
+    Client,
+    /// Who answers `berth approvals` at a terminal.
+    Terminal,
+    /// Nobody: what needs a yes is refused.
+    Deny,
 }
 
 /// A folder whose plugins are loaded, and loaded anew when they change.

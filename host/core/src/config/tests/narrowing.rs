@@ -40,6 +40,7 @@ enabled = false
 expire_secs = 600
 wait_secs = 5
 yes_flag = false
+mcp = "terminal"
 [audit]
 durable = true
 [tools.dependencies]
@@ -103,6 +104,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "approvals.expire_secs" => "approvals.expire_secs = 601",
         "approvals.wait_secs" => "approvals.wait_secs = 6",
         "approvals.yes_flag" => "approvals.yes_flag = true",
+        "approvals.mcp" => "approvals.mcp = 'client'",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "audit.enabled" => "audit.enabled = false",

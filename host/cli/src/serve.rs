@@ -1,0 +1,53 @@
+//! `berth serve`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::config::Folders;
+use berth_host::{HostError, PostingApprover, Questions, Session};
+use berth_mcp::{Asking, ServeError, Server, serve_stdio};
+
+use crate::arguments::Options;
+use crate::asking::shown;
+use crate::call::interrupt;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host;
+
+/// Runs the command: until the client goes away, or the process is told to end.
+pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
+    let end = interrupt::cancellation()?;
+    let folders = Folders::from_environment()?;
+    let loaded = host::load(options, &folders)?;
+    let settings = loaded.config.approvals;
+    let asking = Asking {
+        mcp: settings.mcp,
+        posting: PostingApprover {
+            questions: Questions::of(&folders),
+            wait: Duration::from_secs(settings.wait_secs.get()),
+            lasting: Duration::from_secs(settings.expire_secs.get()),
+        },
+        // A client shows text, and no colours.
+        words: |question| anstream::adapter::strip_str(&shown::of_call(question)).to_string(),
+    };
+    host::block_on(async {
+        let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
+        let server = Server::new(Arc::new(host), Session::new(session()?), folders, asking).map_err(failed)?;
+        serve_stdio(server, end).await.map_err(failed)?;
+        Ok(Exit::Success)
+    })
+}
+
+fn failed(error: ServeError) -> Error {
+    Error::Host(match error {
+        ServeError::Io { what, error } => HostError::io(what)(error),
+        error => HostError::io("serving the client")(std::io::Error::other(error)),
+    })
+}
+
+/// A name that no other connection has: kept output and the record go by it.
+fn session() -> Result<String, Error> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(std::io::Error::from)?;
+    Ok(format!("mcp stdio {:016x}", u64::from_ne_bytes(bytes)))
+}

@@ -1,0 +1,289 @@
+//! Asking the client's user.
+//!
+//! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server asks nothing by itself: the call ends with
+//! what is to be asked, and the client makes it again with the answer and a sealed ticket, which says what was asked, and counts once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_host::config::McpApprovals;
+use berth_host::text::{cut, neutral_line};
+use berth_host::{Approver, BoxFuture, Fingerprint, PostingApprover, Question, Reply, Scope};
+use rmcp::model::{
+    ClientCapabilities, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition, RequestStateCodec, SealOptions, SingleSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
+
+/// The one field of the form, and the key under which a client answers it.
+const FIELD: &str = "answer";
+
+/// What can be chosen.
+const ONCE: &str = "once";
+const SESSION: &str = "session";
+const NO: &str = "no";
+
+/// Bytes of a client's name.
+const NAME: usize = 100;
+
+/// Tickets that were used and have not expired. Nobody answers more in that time.
+const USED: usize = 4096;
+
+/// How a server's clients come to a yes.
+pub struct Asking {
+    /// Where a question goes: `[approvals] mcp`.
+    pub mcp: McpApprovals,
+    /// What asks where the client can't, or must not.
+    pub posting: PostingApprover,
+    /// Puts a question into words: all of what a yes would allow, and nothing that hides a part of it.
+    pub words: fn(&Question) -> String,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("mcp", &self.mcp).finish_non_exhaustive()
+    }
+}
+
+/// Seals the tickets of one server, and knows which were used.
+pub(crate) struct Tickets {
+    codec: RequestStateCodec,
+    used: Mutex<HashMap<String, Instant>>,
+    lasting: Duration,
+}
+
+impl Tickets {
+    /// With a key of this process's own.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random bytes.
+    pub(crate) fn new(lasting: Duration) -> std::io::Result<Self> {
+        let codec = RequestStateCodec::try_new(random()?.to_vec()).map_err(std::io::Error::other)?;
+        Ok(Self { codec, used: Mutex::default(), lasting })
+    }
+
+    fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, String> {
+        let nonce: String = random().map_err(|error| error.to_string())?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let ticket = json!([fingerprint, nonce]);
+        let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
+        self.codec.seal_json_with(&ticket, &options).map_err(|error| error.to_string())
+    }
+
+    /// What was asked, where the ticket is one of this server for that session, has not expired, and counts for the first time.
+    fn opened(&self, session: &str, sealed: &str) -> Result<Fingerprint, String> {
+        let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes()).map_err(|error| error.to_string())?;
+        let fingerprint = serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
+        let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        used.retain(|_, until| *until > now);
+        if used.len() >= USED {
+            return Err("too many questions were answered lately".to_owned());
+        }
+        match used.insert(nonce, now + self.lasting) {
+            None => Ok(fingerprint),
+            Some(_) => Err("it was used before".to_owned()),
+        }
+    }
+}
+
+/// Asks for one call.
+pub(crate) struct ForCall {
+    way: Way,
+    asking: Arc<Asking>,
+    /// Who answers, for the record.
+    by: String,
+}
+
+enum Way {
+    /// While the call waits.
+    Elicit(Peer<RoleServer>),
+    /// By ending the call, and making it again.
+    Return(Box<Returned>),
+    Elsewhere,
+    Nobody,
+}
+
+struct Returned {
+    tickets: Arc<Tickets>,
+    session: Arc<str>,
+    /// What the client brought.
+    answered: Option<(Fingerprint, ElicitResult)>,
+    /// What it is to be asked.
+    required: Mutex<Option<InputRequiredResult>>,
+}
+
+impl ForCall {
+    /// For a call in a session, with what the client brought of an earlier question.
+    ///
+    /// # Errors
+    ///
+    /// What it brought is no ticket of this server, or was used already.
+    pub(crate) fn new(
+        asking: &Arc<Asking>,
+        tickets: &Arc<Tickets>,
+        session: &Arc<str>,
+        context: &RequestContext<RoleServer>,
+        brought: (Option<String>, Option<InputResponses>),
+    ) -> Result<Self, ErrorData> {
+        let by = context.client_info().map_or_else(
+            || "MCP client".to_owned(),
+            |client| format!("MCP client {}", neutral_line(cut(&format!("{} {}", client.name, client.version), NAME))),
+        );
+        let can_ask = context.client_capabilities().is_some_and(|client| asks(&client));
+        let ends = context.protocol_version().is_some_and(|version| !version.has_initialize());
+        let way = match (asking.mcp, can_ask) {
+            (McpApprovals::Deny, _) => Way::Nobody,
+            (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => Way::Elsewhere,
+            (McpApprovals::Client, true) if ends => {
+                let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
+                let answered = answered(&tickets, &session, brought)?;
+                Way::Return(Box::new(Returned { tickets, session, answered, required: Mutex::default() }))
+            }
+            (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
+        };
+        Ok(Self { way, asking: Arc::clone(asking), by })
+    }
+
+    /// What the client has to ask before it makes the call again, where there is something.
+    pub(crate) fn required(&self) -> Option<InputRequiredResult> {
+        let Way::Return(returned) = &self.way else { return None };
+        returned.required.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn reply(&self, question: Question) -> Reply {
+        if let Some(reason) = question.too_large() {
+            return Reply::Unasked(reason);
+        }
+        match &self.way {
+            Way::Nobody => Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned()),
+            Way::Elsewhere => self.asking.posting.ask(question).await,
+            Way::Elicit(peer) => match peer.create_elicitation(self.form(&question)).await {
+                Ok(result) => self.said(&result),
+                Err(error) => Reply::Unasked(format!("the client could not ask: {}", neutral_line(cut(&error.to_string(), 200)))),
+            },
+            Way::Return(returned) => match &returned.answered {
+                Some((fingerprint, result)) if *fingerprint == question.fingerprint => self.said(result),
+                _ => match returned.tickets.sealed(&returned.session, question.fingerprint) {
+                    Ok(ticket) => {
+                        let request = InputRequest::Elicitation(ElicitRequest::new(self.form(&question)));
+                        let requests = [(FIELD.to_owned(), request)].into();
+                        let required = InputRequiredResult::new(Some(requests), Some(ticket));
+                        *returned.required.lock().unwrap_or_else(PoisonError::into_inner) = Some(required);
+                        Reply::Unasked("the client was told what to ask".to_owned())
+                    }
+                    Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
+                },
+            },
+        }
+    }
+
+    /// What the client shows.
+    fn form(&self, question: &Question) -> ElicitRequestParams {
+        let choices = [
+            (ONCE, "Allow this call"),
+            (SESSION, "Allow calls that are the same, as long as this connection lasts"),
+            (NO, "Don't allow it"),
+        ];
+        let choices = choices.map(|(value, title)| ConstTitle::new(value, title));
+        let mut choice = TitledSingleSelectEnumSchema::new(choices.into());
+        choice.title = Some("Allow it?".into());
+        let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(choice));
+        let properties = [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
+        let mut requested_schema = ElicitationSchema::new(properties);
+        requested_schema.required = Some(vec![FIELD.to_owned()]);
+        ElicitRequestParams::FormElicitationParams { meta: None, message: (self.asking.words)(question), requested_schema }
+    }
+
+    /// What the person said.
+    fn said(&self, result: &ElicitResult) -> Reply {
+        let by = self.by.clone();
+        let choice = result.content.as_ref().and_then(|content| content.get(FIELD)).and_then(Value::as_str);
+        match (&result.action, choice) {
+            (ElicitationAction::Accept, Some(ONCE)) => Reply::Yes { scope: Scope::Once, by },
+            (ElicitationAction::Accept, Some(SESSION)) => Reply::Yes { scope: Scope::Session, by },
+            (ElicitationAction::Accept, Some(NO)) | (ElicitationAction::Decline, _) => Reply::No { by },
+            (ElicitationAction::Cancel, _) => Reply::Unasked("the question was closed without an answer".to_owned()),
+            _ => Reply::Unasked(format!("the client's answer has no `{FIELD}` among \"{ONCE}\", \"{SESSION}\" and \"{NO}\"")),
+        }
+    }
+}
+
+impl Approver for ForCall {
+    fn ask(&self, question: Question) -> BoxFuture<'_, Reply> {
+        Box::pin(self.reply(question))
+    }
+
+    fn waits(&self) -> bool {
+        match &self.way {
+            Way::Elicit(_) => true,
+            Way::Elsewhere => self.asking.posting.waits(),
+            Way::Return(_) | Way::Nobody => false,
+        }
+    }
+}
+
+/// Whether a client has forms. One that names no mode means them.
+fn asks(client: &ClientCapabilities) -> bool {
+    client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+}
+
+fn answered(
+    tickets: &Tickets,
+    session: &str,
+    (ticket, responses): (Option<String>, Option<InputResponses>),
+) -> Result<Option<(Fingerprint, ElicitResult)>, ErrorData> {
+    let Some(ticket) = ticket else { return Ok(None) };
+    let wrong = |why: String| ErrorData::invalid_params(format!("`requestState` does not count: {why}; make the call without it"), None);
+    let response = responses.and_then(|mut responses| responses.remove(FIELD));
+    let response = response.ok_or_else(|| ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None))?;
+    let response = serde_json::from_value(response).map_err(|error| wrong(error.to_string()))?;
+    let fingerprint = tickets.opened(session, &ticket).map_err(wrong)?;
+    Ok(Some((fingerprint, response)))
+}
+
+fn random() -> std::io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_counts_once_for_its_session_and_only_as_it_was_sealed() {
+        let tickets = Tickets::new(Duration::from_secs(60)).expect("there are random bytes");
+        let fingerprint = Fingerprint([7; 32]);
+        let ticket = tickets.sealed("a", fingerprint).expect("is sealed");
+        assert!(tickets.opened("b", &ticket).is_err(), "another session's");
+        for at in 0..ticket.len() {
+            let mut forged = ticket.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            assert!(tickets.opened("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
+        }
+        assert_eq!(tickets.opened("a", &ticket).ok(), Some(fingerprint));
+        assert!(tickets.opened("a", &ticket).is_err(), "a second time");
+        let elsewhere = Tickets::new(Duration::from_secs(60)).expect("there are random bytes");
+        assert!(elsewhere.opened("a", &tickets.sealed("a", fingerprint).expect("is sealed")).is_err(), "another server's");
+    }
+
+    #[test]
+    fn a_ticket_expires() {
+        let tickets = Tickets::new(Duration::ZERO).expect("there are random bytes");
+        let ticket = tickets.sealed("a", Fingerprint([7; 32])).expect("is sealed");
+        // It counts milliseconds.
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
+        assert!(tickets.opened("a", &ticket).is_err());
+    }
+}

@@ -1,0 +1,16 @@
+/// Why serving ended before the client did.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The system refuses what serving takes.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// The system's words.
+        error: std::io::Error,
+    },
+    /// The client began with something else than the protocol has.
+    #[error("the client does not speak the protocol: {0}")]
+    Protocol(String),
+}

@@ -1,0 +1,22 @@
+//! The tools of a [`Host`](berth_host::Host) for clients of the Model Context Protocol.
+//!
+//! A [`Server`] answers one client, or many, in the protocol's revisions from 2025-03-26 to 2026-07-28. It adds nothing to what a call is and
+//! may do: it puts the host's tools, answers, progress and questions into the protocol's words, and that is all.
+//!
+//! [`serve_stdio`] serves the client that started this process.
+
+mod answer;
+mod approver;
+mod bounded;
+mod error;
+mod prompts;
+mod resources;
+mod server;
+mod stdio;
+mod telling;
+mod tools;
+
+pub use approver::Asking;
+pub use error::ServeError;
+pub use server::Server;
+pub use stdio::serve_stdio;

@@ -1,0 +1,139 @@
+//! A prompt that tells a model what the tools are and what it may do with them, and completions for its argument.
+
+use std::fmt::Write;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use berth_host::{Audience, Definition, Host, Request, Session, Verdict};
+use rmcp::ErrorData;
+use rmcp::model::{CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
+use serde_json::json;
+
+/// Its name, and that of its argument.
+pub(crate) const TOOLS: &str = "tools";
+pub(crate) const PATH: &str = "path";
+
+/// The tool that names what is in a directory.
+const LIST: &str = "list_directory";
+
+/// The prompt as it is listed.
+pub(crate) fn listed() -> Prompt {
+    let path =
+        PromptArgument::new(PATH).with_description("A file or directory: what may be done with it is told as well").with_required(false);
+    Prompt::new(TOOLS, Some("What the tools of this server are, where they reach, and what waits for a yes"), Some(vec![path]))
+        .with_title("What can the tools do here?")
+}
+
+/// The prompt with what holds now.
+///
+/// # Errors
+///
+/// It has no such argument.
+pub(crate) fn told(host: &Host, tools: &[Arc<Definition>], arguments: Option<&JsonObject>) -> Result<GetPromptResult, ErrorData> {
+    let mut text = "These tools run in a sandbox, under rules of the user's:\n".to_owned();
+    for tool in tools {
+        // A vector of bytes takes everything.
+        let _ = writeln!(text, "* `{}`: {}", tool.name, sentence(&tool.description));
+    }
+    let mut reached: Vec<_> = tools.iter().flat_map(|tool| host.directories_of(&tool.name)).collect();
+    reached.sort();
+    reached.dedup();
+    text.push_str("\nThey reach these directories:\n");
+    for (directory, access) in reached {
+        let _ =
+            writeln!(text, "* {}: {}", directory.display(), if access == berth_host::Access::Write { "read and write" } else { "read" });
+    }
+    text.push_str("\nA call that is refused says by which rule. Don't look for a way around it: tell the user, who can change it.\n");
+    for (name, value) in arguments.into_iter().flatten() {
+        match (name.as_str(), value.as_str()) {
+            (PATH, Some("")) => {}
+            (PATH, Some(path)) => {
+                text.push('\n');
+                for tool in tools {
+                    if let Some(said) = said(host, tool, path) {
+                        let _ = writeln!(text, "* `{}` of {path}: {said}", tool.name);
+                    }
+                }
+            }
+            _ => return Err(ErrorData::invalid_params(format!("the prompt `{TOOLS}` takes `{PATH}`, a text, and nothing else"), None)),
+        }
+    }
+    let text = berth_host::text::neutral(&text).into_owned();
+    Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
+}
+
+/// What would become of a call of a tool that takes a path, where what else it takes can be left out.
+fn said(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
+    let schema = &tool.input_schema;
+    schema.pointer("/properties/path")?;
+    let needs = schema.get("required").and_then(|required| required.as_array());
+    let mut arguments = json!({ "path": path });
+    for name in needs.into_iter().flatten().filter_map(|name| name.as_str()).filter(|name| *name != PATH) {
+        arguments[name] = match schema.pointer(&format!("/properties/{name}/type")).and_then(|kind| kind.as_str()) {
+            Some("string") => json!("x"),
+            _ => return None,
+        };
+    }
+    Some(match host.check(Request::new(&tool.name, arguments)).outcome.ok()?.verdict {
+        Verdict::Allow => "allowed",
+        Verdict::Ask => "needs a yes",
+        Verdict::Deny => "refused",
+    })
+}
+
+/// The first sentence of a description.
+fn sentence(description: &str) -> &str {
+    description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.')
+}
+
+/// Paths that begin so, as far as `list_directory` names them: under the same rules as any call, and recorded as one.
+pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> CompletionInfo {
+    let (directory, name) = begun.rsplit_once('/').map_or(("", begun), |(directory, name)| (directory, name));
+    let above = if directory.is_empty() && begun.starts_with('/') { "/" } else { directory };
+    let listed = Path::new(if above.is_empty() { "." } else { above });
+    let mut names = Vec::new();
+    if !listed.components().any(|part| part == Component::ParentDir) {
+        let arguments = json!({ "path": listed.to_string_lossy() });
+        let request = Request { session: Some(session.clone()), audience: Audience::Person, ..Request::new(LIST, arguments) };
+        if let Ok(output) = host.call(request).await.outcome {
+            names = output.joined_text().lines().filter_map(entry).filter(|entry| entry.starts_with(name)).map(str::to_owned).collect();
+        }
+    }
+    let total = names.len();
+    names.truncate(CompletionInfo::MAX_VALUES);
+    let values = names.into_iter().map(|name| if begun.contains('/') { format!("{directory}/{name}") } else { name }).collect();
+    let mut info = CompletionInfo::default();
+    info.values = values;
+    info.total = u32::try_from(total).ok();
+    info.has_more = Some(total > CompletionInfo::MAX_VALUES);
+    info
+}
+
+/// The name in a line of a listing: `[file] name  12 B`.
+fn entry(line: &str) -> Option<&str> {
+    let (kind, rest) = line.strip_prefix('[')?.split_once("] ")?;
+    match kind {
+        "file" => rest.rsplit_once("  ").map(|(name, _)| name),
+        "dir" | "symlink" | "other" => Some(rest),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_s_lines_have_names() {
+        assert_eq!(entry("[dir] src/"), Some("src/"));
+        assert_eq!(entry("[file] a  b  12 B"), Some("a  b"));
+        assert_eq!(entry("[symlink] link"), Some("link"));
+        assert_eq!(entry("Only the first 1000 entries are shown."), None);
+    }
+
+    #[test]
+    fn a_description_s_first_sentence_is_enough() {
+        assert_eq!(sentence("Reads a file. Use it often."), "Reads a file");
+        assert_eq!(sentence("Does nothing."), "Does nothing");
+    }
+}

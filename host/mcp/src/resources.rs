@@ -1,0 +1,80 @@
+//! What a client can read beside calling tools: answers that were cut, and the record of its own calls.
+
+use berth_host::config::Folders;
+use berth_host::{Audience, Category, Host, Request, Session, Trail};
+use rmcp::ErrorData;
+use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde_json::{Value, json};
+
+/// The record of this session's calls.
+const RECORD: &str = "berth://record";
+
+/// An answer that was cut, by its id.
+const KEPT: &str = "berth://kept/";
+
+/// Records that are looked through for those of this session.
+const RECORDS: usize = 2000;
+
+/// The tool that reads on in one.
+const READ_ON: &str = "read_overflow";
+
+/// What there is by a name of its own.
+pub(crate) fn listed() -> Vec<Resource> {
+    let record = Resource::new(RECORD, "record").with_title("The record of this session's calls");
+    let told = "One JSON object a line, the newest last: what was called, what was decided and by which rule, and what came of it";
+    vec![record.with_description(told).with_mime_type("application/jsonl")]
+}
+
+/// What there is by an id.
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
+    let kept = ResourceTemplate::new(format!("{KEPT}{{id}}{{?offset,limit}}"), "kept").with_title("An answer that was cut");
+    let told = "The id stands in the answer, where it says what is left out; offset and limit count characters";
+    vec![kept.with_description(told).with_mime_type("text/plain")]
+}
+
+/// Reads one.
+///
+/// # Errors
+///
+/// There is no such thing, or it can't be read.
+pub(crate) async fn read(host: &Host, session: &Session, folders: &Folders, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let (text, media_type) = match uri.strip_prefix(KEPT) {
+        Some(id) => (kept(host, session, id).await?, "text/plain"),
+        None if uri == RECORD => (record(session, folders.clone()).await?, "application/jsonl"),
+        None => return Err(missing(uri)),
+    };
+    Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(media_type)]))
+}
+
+fn missing(uri: &str) -> ErrorData {
+    ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
+}
+
+/// A part of a kept answer: a call of the tool that reads on in it, under the rules of any, and recorded as one.
+async fn kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
+    let unknown = || missing(&format!("{KEPT}{asked}"));
+    let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
+    let mut arguments = json!({ "id": id });
+    for (name, number) in query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
+        if !matches!(name, "offset" | "limit") {
+            return Err(unknown());
+        }
+        arguments[name] = json!(number.parse::<u64>().map_err(|_| unknown())?);
+    }
+    let request = Request { session: Some(session.clone()), audience: Audience::Person, ..Request::new(READ_ON, arguments) };
+    match host.call(request).await.outcome {
+        Ok(output) => Ok(output.joined_text()),
+        Err(failure) if failure.code.as_deref() == Some("not-found") || failure.category == Category::InvalidParameters => Err(unknown()),
+        Err(failure) => Err(ErrorData::internal_error(failure.message, None)),
+    }
+}
+
+/// What the log has of this session among its last records.
+async fn record(session: &Session, folders: Folders) -> Result<String, ErrorData> {
+    let failed = |why: String| ErrorData::internal_error(format!("the record can't be read: {why}"), None);
+    let last =
+        tokio::task::spawn_blocking(move || Trail::open(&folders)?.last(RECORDS)).await.map_err(|error| failed(error.to_string()))?;
+    let records = last.map_err(|error| failed(error.to_string()))?;
+    let name = Value::String(session.name().to_string());
+    Ok(records.iter().filter(|record| record["session"] == name).map(|record| format!("{record}\n")).collect())
+}

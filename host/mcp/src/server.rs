@@ -1,0 +1,267 @@
+//! What a client can ask for.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::config::Folders;
+use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, Request, Session};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::answer;
+use crate::approver::{Asking, ForCall, Tickets};
+use crate::error::ServeError;
+use crate::telling::Telling;
+use crate::{prompts, resources, tools};
+
+/// Calls of one connection at a time, which is more than a host runs: the others wait for a place there.
+const CALLS: u32 = 4096;
+
+/// How long what still runs may take to end, when the client is gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the client tells its model about this server.
+const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
+    the line that would change it: show it to the user, and don't try to get around it. Some calls wait until a person has agreed.";
+
+/// The host's tools for one client.
+#[derive(Clone)]
+pub struct Server {
+    host: Arc<Host>,
+    session: Session,
+    /// Where the record is.
+    folders: Folders,
+    asking: Arc<Asking>,
+    tickets: Arc<Tickets>,
+    calls: Calls,
+}
+
+/// The calls that run, so that they can be ended together.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    places: Arc<Semaphore>,
+    end: CancellationToken,
+}
+
+impl Calls {
+    /// Ends what runs, and waits until that is recorded.
+    pub(crate) async fn end(&self) {
+        self.end.cancel();
+        if tokio::time::timeout(PATIENCE, self.places.acquire_many(CALLS)).await.is_err() {
+            tracing::warn!("a call did not end within {} s of its client", PATIENCE.as_secs());
+        }
+    }
+}
+
+impl Server {
+    /// Serves the tools of a host in a session of its own: what was approved, counted and kept for one client is no other's. `folders`: those
+    /// of the host.
+    ///
+    /// # Errors
+    ///
+    /// The system has no random bytes.
+    pub fn new(host: Arc<Host>, session: Session, folders: Folders, asking: Asking) -> Result<Self, ServeError> {
+        let lasting = asking.posting.lasting;
+        let tickets = Tickets::new(lasting).map_err(|error| ServeError::Io { what: "making a key", error })?;
+        let calls = Calls { places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new() };
+        Ok(Self { host, session, folders, asking: Arc::new(asking), tickets: Arc::new(tickets), calls })
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn tools(&self) -> Result<Vec<Arc<Definition>>, ErrorData> {
+        let offered = self.host.tools_for(&self.session).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(offered.into_iter().map(|offered| offered.definition).collect())
+    }
+
+    /// The tools as they are now, to be compared with what they become.
+    fn watch(&self) -> Watch {
+        Watch { server: self.clone(), changes: self.host.changes(), before: self.tools().unwrap_or_default() }
+    }
+}
+
+/// Knows when the tools become others.
+struct Watch {
+    server: Server,
+    changes: tokio::sync::watch::Receiver<u64>,
+    before: Vec<Arc<Definition>>,
+}
+
+impl Watch {
+    /// Waits until they are others. `false`: they never will be again.
+    async fn changed(&mut self) -> bool {
+        loop {
+            tokio::select! {
+                changed = self.changes.changed() => if changed.is_err() {
+                    return false;
+                },
+                () = self.server.calls.end.cancelled() => return false,
+            }
+            let now = self.server.tools().unwrap_or_default();
+            if now != self.before {
+                self.before = now;
+                return true;
+            }
+        }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        let mut implementation = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
+        implementation.title = Some("Berth".to_owned());
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        let old = |version: &&ProtocolVersion| version.as_str() >= ProtocolVersion::V_2025_03_26.as_str();
+        ProtocolVersion::KNOWN_VERSIONS.iter().filter(old).cloned().collect()
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        tools::page(&self.tools()?, cursor.as_deref())
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.host.tool(name).map(|definition| tools::tool(&definition))
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        // They are never closed.
+        let _place = self.calls.places.acquire().await;
+        let brought = (request_state, input_responses);
+        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, self.session.name(), &context, brought)?);
+        let telling = context.meta.get_progress_token().map(|token| Telling::begin(context.peer.clone(), token));
+        let (telling, told) = telling.map(|(telling, told)| (Arc::new(telling), told)).unzip();
+        let events = telling.as_ref().map_or_else(|| Arc::new(NoEvents) as Arc<dyn Events>, |telling| Arc::clone(telling) as _);
+        let cancel = context.ct.clone();
+        let request = Request {
+            session: Some(self.session.clone()),
+            approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
+            events,
+            cancel: cancel.clone(),
+            ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
+        };
+        let call = self.host.call(request);
+        let mut call = std::pin::pin!(call);
+        let answer = tokio::select! {
+            answer = &mut call => answer,
+            () = self.calls.end.cancelled() => {
+                cancel.cancel();
+                call.await
+            }
+        };
+        // What was told comes before the answer.
+        if let (Some(telling), Some(told)) = (telling, told) {
+            telling.end();
+            tokio::select! {
+                _ = told => {}
+                () = cancel.cancelled() => {}
+            }
+        }
+        let asked = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::ConfirmationRequired);
+        if let Some(required) = approver.required().filter(|_| asked) {
+            return Ok(required.into());
+        }
+        answer::result(answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(vec![prompts::listed()]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != prompts::TOOLS {
+            return Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
+        }
+        let (host, tools) = (Arc::clone(&self.host), self.tools()?);
+        // What is said of a path is looked for on the disk.
+        let told = tokio::task::spawn_blocking(move || prompts::told(&host, &tools, request.arguments.as_ref())).await;
+        told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None))).map(GetPromptResponse::from)
+    }
+
+    async fn complete(&self, request: CompleteRequestParams, _context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+        let completion = match (&request.r#ref, request.argument.name.as_str()) {
+            (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
+                prompts::paths(&self.host, &self.session, &request.argument.value).await
+            }
+            _ => return Err(ErrorData::invalid_params("nothing of that name has arguments that can be completed", None)),
+        };
+        Ok(CompleteResult::new(completion))
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::listed()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        resources::read(&self.host, &self.session, &self.folders, &request.uri).await.map(ReadResourceResponse::from)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut watch = self.watch();
+        tokio::spawn(async move { while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {} });
+    }
+
+    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut watch = self.watch();
+        let tell = async { while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {} };
+        tokio::select! {
+            () = tell => {}
+            () = context.cancelled() => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Serving the client that started this process.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use berth_host::CancellationToken;
+use rmcp::ServiceExt;
+use rmcp::service::{QuitReason, ServerInitializeError};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rustix::fs::FileType;
+use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::unix::pipe;
+
+use crate::bounded::Bounded;
+use crate::error::ServeError;
+use crate::server::Server;
+
+/// Bytes of one message. A call's arguments are at most 1 MiB by default; JSON may write them at greater length.
+const MESSAGE: usize = 4 << 20;
+
+/// Answers the client behind stdin and stdout until it closes stdin, or `end` is cancelled. Calls that still run then are ended, and their
+/// records written.
+///
+/// Nothing but the protocol gets to the client: what this process prints to stdout from here on lands on stderr.
+///
+/// # Errors
+///
+/// See [`ServeError`].
+pub async fn serve_stdio(server: Server, end: CancellationToken) -> Result<(), ServeError> {
+    let failed = |what| move |error: io::Error| ServeError::Io { what, error };
+    let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
+    let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
+    if is_waited_for(&output).map_err(failed("looking at stdout"))? {
+        dup2_stdout(stderr()).map_err(|error| failed("keeping stdout for the protocol")(error.into()))?;
+    }
+    let reading = reader(input).map_err(failed("reading stdin"))?;
+    let writing = writer(output).map_err(failed("writing to stdout"))?;
+    let transport = Bounded::new(AsyncRwTransport::new_server(reading, writing).with_max_line_length(MESSAGE));
+    let calls = server.calls().clone();
+    let served = match server.serve_with_ct(transport, end).await {
+        Ok(service) => match service.waiting().await {
+            Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),
+            Ok(_) => Ok(()),
+        },
+        // It went away before it began.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(ServeError::Protocol(error.to_string())),
+    };
+    calls.end().await;
+    served
+}
+
+/// A pipe or a socket is waited for by the reactor, on the thread that then answers; a hop to another thread for each message would cost
+/// more than the call. Anything else (a terminal, a file) is read by a thread that may block.
+fn reader(input: OwnedFd) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
+    Ok(match kind(&input)? {
+        FileType::Fifo => Box::new(pipe::Receiver::from_owned_fd(input)?),
+        FileType::Socket => Box::new(socket(input)?),
+        _ => Box::new(tokio::io::stdin()),
+    })
+}
+
+fn writer(output: OwnedFd) -> io::Result<Box<dyn AsyncWrite + Send + Unpin>> {
+    Ok(match kind(&output)? {
+        FileType::Fifo => Box::new(pipe::Sender::from_owned_fd(output)?),
+        FileType::Socket => Box::new(socket(output)?),
+        _ => Box::new(tokio::io::stdout()),
+    })
+}
+
+fn socket(fd: OwnedFd) -> io::Result<tokio::net::UnixStream> {
+    let socket = UnixStream::from(fd);
+    socket.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(socket)
+}
+
+/// Whether it is what programs talk through.
+fn is_waited_for(fd: impl AsFd) -> io::Result<bool> {
+    Ok(matches!(kind(fd)?, FileType::Fifo | FileType::Socket))
+}
+
+fn kind(fd: impl AsFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
+}

@@ -1,0 +1,191 @@
+//! A client of the protocol that writes and reads lines of JSON itself, so that it can also say what no client would.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::Cli;
+
+/// How long an answer may take that is sure to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The revision without a handshake.
+pub(crate) const MODERN: &str = "2026-07-28";
+
+/// The last one with it.
+pub(crate) const LEGACY: &str = "2025-11-25";
+
+/// A running `berth serve`, and its client.
+pub(crate) struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    next: u64,
+    /// What the server sent that was no answer to what was waited for.
+    pub(crate) aside: Vec<Value>,
+    /// What goes with each request.
+    meta: Value,
+}
+
+impl Client {
+    /// One that has not said anything yet.
+    pub(crate) fn silent(cli: &Cli, more: &[&str]) -> Self {
+        let line: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
+        Self::of(cli.command(&line))
+    }
+
+    /// Of a command that serves.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("berth starts");
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let line = line.expect("the server writes UTF-8");
+                let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("nothing but the protocol: {line:?}"));
+                assert_eq!(message["jsonrpc"], "2.0", "nothing but the protocol: {line}");
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, stdin, lines, next: 1, aside: Vec::new(), meta: json!({}) }
+    }
+
+    /// One of a revision, which can ask its user where `asks` says so.
+    pub(crate) fn new(cli: &Cli, more: &[&str], version: &str, asks: bool) -> Self {
+        let mut client = Self::silent(cli, more);
+        client.begin(version, asks);
+        client
+    }
+
+    /// Says what a client says first.
+    pub(crate) fn begin(&mut self, version: &str, asks: bool) {
+        let capabilities = if asks { json!({ "elicitation": {} }) } else { json!({}) };
+        let info = json!({ "name": "tester", "version": "1" });
+        if version == MODERN {
+            self.meta = json!({
+                "io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientInfo": info,
+                "io.modelcontextprotocol/clientCapabilities": capabilities,
+            });
+            let found = self.request("server/discover", json!({}));
+            assert!(found["supportedVersions"].as_array().is_some_and(|versions| versions.contains(&json!(version))), "{found}");
+        } else {
+            let begun = self.request("initialize", json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info }));
+            assert_eq!(begun["protocolVersion"], version, "{begun}");
+            assert_eq!(begun["serverInfo"]["name"], "berth");
+            self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        }
+    }
+
+    /// The id of the server's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes a message.
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.write(format!("{message}\n").as_bytes());
+    }
+
+    /// Writes bytes, whatever they are.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.stdin.as_mut().expect("it is open").write_all(bytes).expect("the server reads");
+    }
+
+    /// Asks for something, and returns the id that the answer will have.
+    pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let mut meta = self.meta.as_object().cloned().unwrap_or_default();
+        meta.extend(params.get("_meta").and_then(Value::as_object).cloned().unwrap_or_default());
+        if !meta.is_empty() {
+            params["_meta"] = Value::Object(meta);
+        }
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub(crate) fn next(&mut self) -> Value {
+        self.lines.recv_timeout(PATIENCE).expect("the server says something")
+    }
+
+    /// The answer with an id: `result`, or all of it where it is an error.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let message = self.next();
+            match message.get("id") == Some(&json!(id)) && message.get("method").is_none() {
+                true => return message.get("result").cloned().unwrap_or(message),
+                false => self.aside.push(message),
+            }
+        }
+    }
+
+    /// The next message with a method, one that was put aside first.
+    #[track_caller]
+    pub(crate) fn told(&mut self, method: &str) -> Value {
+        if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
+            return self.aside.remove(at);
+        }
+        loop {
+            let message = self.next();
+            match message["method"] == method {
+                true => return message,
+                false => self.aside.push(message),
+            }
+        }
+    }
+
+    /// Asks and waits for the answer.
+    #[track_caller]
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    /// Calls a tool and waits.
+    #[track_caller]
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// Answers what the server asks the client's user.
+    #[track_caller]
+    pub(crate) fn user_says(&mut self, result: &Value) -> Value {
+        let question = self.told("elicitation/create");
+        self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
+        question["params"].clone()
+    }
+
+    /// Goes away, and waits until the server is gone too.
+    pub(crate) fn leave(mut self) -> i32 {
+        drop(self.stdin.take());
+        self.child.wait().expect("it ends").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The text of a result.
+pub(crate) fn text(result: &Value) -> String {
+    let parts = result["content"].as_array().unwrap_or_else(|| panic!("it is a tool's result: {result}"));
+    parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// The records of a log, the newest last.
+pub(crate) fn records(data: &Path) -> Vec<Value> {
+    let log = std::fs::read_to_string(data.join("audit/audit.jsonl")).expect("there is a log");
+    log.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+}

@@ -1,0 +1,217 @@
+//! `berth serve`: the real binary, and clients that write the protocol themselves.
+
+mod approvals;
+mod client;
+mod hostile;
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{Cli, plugin};
+use client::{Client, LEGACY, MODERN, records, text};
+
+/// Every revision that is spoken.
+const VERSIONS: [&str; 4] = ["2025-03-26", "2025-06-18", LEGACY, MODERN];
+
+#[test]
+fn every_revision_gets_the_same_tools_and_answers() {
+    let cli = Cli::new();
+    let mut lists = Vec::new();
+    for version in VERSIONS {
+        let mut client = Client::new(&cli, &[], version, false);
+        let tools = client.request("tools/list", json!({}))["tools"].clone();
+        let read = tools.as_array().expect("there are tools").iter().find(|tool| tool["name"] == "read").expect("it is there").clone();
+        assert_eq!(read["inputSchema"]["type"], "object", "{version}");
+        assert_eq!(read["annotations"]["readOnlyHint"], true, "{version}");
+        assert_eq!(read["annotations"]["destructiveHint"], false, "{version}");
+        assert!(read["title"].is_string() && read["description"].is_string(), "{version}: {read}");
+        lists.push(tools);
+
+        let result = client.call("read", json!({ "path": "notes.txt" }));
+        assert_eq!(result["isError"], false, "{version}: {result}");
+        assert!(text(&result).contains("second"), "{version}: {result}");
+        assert_eq!(client.leave(), 0, "{version}");
+    }
+    assert!(lists.windows(2).all(|two| two[0] == two[1]), "{lists:?}");
+}
+
+#[test]
+fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let refused = client.call("read", json!({ "path": "../secret.txt" }));
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(text(&refused).starts_with("[tool_error]\ncategory: policy_blocked\n"), "{refused}");
+    assert!(!refused.to_string().contains("the secret"), "{refused}");
+    let denial = &refused["_meta"]["berth"]["denial"];
+    assert!(denial["rule"].is_string() && denial["remedy"].is_string(), "{refused}");
+
+    let wrong = client.call("read", json!({ "path": 7 }));
+    assert_eq!(wrong["isError"], true, "a model can mend that: {wrong}");
+
+    let unknown = client.call("reed", json!({}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    assert!(unknown["error"]["message"].as_str().is_some_and(|message| message.contains("read")), "it names what looks like it: {unknown}");
+    let unknown = client.request("tools/sell", json!({}));
+    assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    let unknown = client.request("tools/list", json!({ "cursor": "nonsense" }));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let tools: Vec<_> = records(&cli.root.path().join("data")).iter().map(|record| record["front_end"].clone()).collect();
+    assert!(tools.contains(&json!("berth serve")), "every call is recorded: {tools:?}");
+}
+
+#[test]
+fn progress_comes_before_the_answer_and_only_grows() {
+    let cli = Cli::new();
+    let hostile = plugin("hostile");
+    let mut client = Client::new(&cli, &["--plugin", hostile.to_str().expect("is UTF-8"), "--set", "tools.autonomy=full"], LEGACY, false);
+    let params = json!({ "name": "hostile__flood_progress", "arguments": { "count": 100 }, "_meta": { "progressToken": "p" } });
+    let id = client.ask("tools/call", params);
+    client.answer(id);
+    let told: Vec<f64> = client.aside.iter().filter(|message| message["method"] == "notifications/progress").map(progress).collect();
+    assert!(!told.is_empty() && told.windows(2).all(|two| two[0] < two[1]), "{told:?}");
+    client.aside.clear();
+    let quiet = client.call("hostile__flood_progress", json!({ "count": 100 }));
+    assert!(client.aside.is_empty(), "nobody asked for it: {quiet}");
+}
+
+fn progress(message: &Value) -> f64 {
+    assert_eq!(message["params"]["progressToken"], "p");
+    message["params"]["progress"].as_f64().expect("is a number")
+}
+
+#[test]
+fn a_call_that_is_taken_back_stops_and_no_other_does() {
+    let cli = Cli::new();
+    let hostile = plugin("hostile");
+    let set = [
+        "--plugin",
+        hostile.to_str().expect("is UTF-8"),
+        "--set",
+        "tools.autonomy=full",
+        "--set",
+        "tools.limits.cpu_secs=600",
+        "--set",
+        "tools.call=600",
+    ];
+    let mut client = Client::new(&cli, &set, LEGACY, false);
+    let id = client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    let data = cli.root.path().join("data");
+    let ended = || records(&data).iter().any(|record| record["tool"] == "hostile__loop_forever" && record["result"] == "cancelled");
+    while !ended() {
+        assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_calls_with_it() {
+    let cli = Cli::new();
+    let hostile = plugin("hostile");
+    let set = [
+        "--plugin",
+        hostile.to_str().expect("is UTF-8"),
+        "--set",
+        "tools.autonomy=full",
+        "--set",
+        "tools.limits.cpu_secs=600",
+        "--set",
+        "tools.call=600",
+    ];
+    let mut client = Client::new(&cli, &set, LEGACY, false);
+    client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let data = cli.root.path().join("data");
+    while !data.join("audit/audit.jsonl").exists() || !records(&data).iter().any(|record| record["kind"] == "intent") {
+        client.call("read", json!({ "path": "notes.txt" }));
+    }
+    assert_eq!(client.leave(), 0);
+    let last = records(&data).into_iter().find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
+    assert_eq!(last.expect("its end is recorded")["result"], "cancelled");
+}
+
+#[test]
+fn a_plugin_that_comes_is_told_of_in_either_way() {
+    for version in [LEGACY, MODERN] {
+        let cli = Cli::new();
+        let folder = cli.root.path().join("plugins");
+        fs::create_dir(&folder).expect("a folder is made");
+        let set = format!("plugin_folder.path={}", json!(folder.canonicalize().expect("it is there")));
+        let mut client = Client::new(&cli, &["--set", &set, "--set", "plugin_folder.reload=trust"], version, false);
+        let count = |client: &mut Client| client.request("tools/list", json!({}))["tools"].as_array().map_or(0, Vec::len);
+        let before = count(&mut client);
+        if version == MODERN {
+            client.ask("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
+            client.told("notifications/subscriptions/acknowledged");
+        }
+        fs::copy(plugin("bench"), folder.join(".bench.tmp")).expect("it is copied");
+        fs::rename(folder.join(".bench.tmp"), folder.join("bench.wasm")).expect("it is renamed");
+        client.told("notifications/tools/list_changed");
+        assert_eq!(count(&mut client), before + 1, "{version}");
+        assert_eq!(text(&client.call("bench__echo", json!({ "text": "here" }))), "here", "{version}");
+    }
+}
+
+#[test]
+fn what_was_cut_and_what_was_called_can_be_read_and_is_nobody_else_s() {
+    let cli = Cli::new();
+    fs::write(cli.work().join("long.txt"), "a line of a long text\n".repeat(4000)).expect("it is written");
+    let mut client = Client::new(&cli, &[], MODERN, false);
+    let cut = client.call("read", json!({ "path": "long.txt", "limit": 4000 }));
+    let id = cut["_meta"]["berth"]["tool"]["berth:overflow"]["id"].as_str().unwrap_or_else(|| panic!("it is cut: {cut}")).to_owned();
+    let read = |client: &mut Client, uri: &str| client.request("resources/read", json!({ "uri": uri }));
+    let kept = read(&mut client, &format!("berth://kept/{id}?offset=50000&limit=100"));
+    assert!(kept["contents"][0]["text"].as_str().is_some_and(|text| text.contains("Characters 50000-50100")), "{kept}");
+    let record = read(&mut client, "berth://record");
+    let record = record["contents"][0]["text"].as_str().expect("is text");
+    assert!(record.lines().any(|line| line.contains("long.txt")), "{record}");
+
+    let mut other = Client::new(&cli, &[], LEGACY, false);
+    other.call("list_directory", json!({}));
+    for uri in
+        [&format!("berth://kept/{id}"), "berth://kept/../../etc/passwd", "berth://kept/?offset=-1", "berth://else", "file:///etc/passwd"]
+    {
+        let missing = read(&mut other, uri);
+        assert!(missing["error"]["code"].is_number(), "{uri}: {missing}");
+    }
+    let record = read(&mut other, "berth://record");
+    let record = record["contents"][0]["text"].as_str().expect("is text");
+    assert!(record.contains("list_directory") && !record.contains("long.txt"), "another session's calls are not shown: {record}");
+    assert_eq!(other.request("resources/templates/list", json!({}))["resourceTemplates"].as_array().map(Vec::len), Some(1));
+    assert_eq!(other.request("resources/list", json!({}))["resources"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_prompt_tells_what_the_tools_may_do() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    assert_eq!(client.request("prompts/list", json!({}))["prompts"][0]["name"], "tools");
+    let told = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "notes.txt" } }));
+    let text = told["messages"][0]["content"]["text"].as_str().unwrap_or_else(|| panic!("is text: {told}"));
+    let work = cli.work().display().to_string();
+    for line in [&format!("* {work}: read and write"), "* `read` of notes.txt: allowed", "* `write` of notes.txt: needs a yes"] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
+    }
+    let outside = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "../secret.txt" } }));
+    assert!(outside.to_string().contains("`read` of ../secret.txt: refused"), "{outside}");
+    for wrong in [json!({ "name": "tool" }), json!({ "name": "tools", "arguments": { "file": "x" } })] {
+        assert_eq!(client.request("prompts/get", wrong)["error"]["code"], -32602);
+    }
+}
+
+#[test]
+fn paths_are_completed_as_far_as_they_may_be_seen() {
+    let cli = Cli::new();
+    fs::create_dir_all(cli.work().join("notes.d/deep")).expect("folders are made");
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let mut complete = |begun: &str| {
+        let argument = json!({ "name": "path", "value": begun });
+        client.request("completion/complete", json!({ "ref": { "type": "ref/prompt", "name": "tools" }, "argument": argument }))
+    };
+    assert_eq!(complete("no")["completion"]["values"], json!(["notes.d/", "notes.txt"]));
+    assert_eq!(complete("notes.d/")["completion"]["values"], json!(["notes.d/deep/"]));
+    for outside in ["../se", "/etc/pass", "notes.d/../../se", "nowhere/"] {
+        assert_eq!(complete(outside)["completion"]["values"], json!([]), "{outside}");
+    }
+}
