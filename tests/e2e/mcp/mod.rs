@@ -5,6 +5,7 @@ mod client;
 mod hostile;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -81,27 +82,27 @@ fn progress(message: &Value) -> f64 {
     message["params"]["progress"].as_f64().expect("is a number")
 }
 
+/// A client with a call that ends by itself in ten minutes, and its id.
+fn looping(cli: &Cli) -> (Client, u64) {
+    let hostile = plugin("hostile");
+    let settings = ["tools.autonomy=full", "tools.limits.cpu_secs=600", "tools.call=600"];
+    let more = ["--plugin", hostile.to_str().expect("is UTF-8")].into_iter().chain(settings.iter().flat_map(|setting| ["--set", setting]));
+    let mut client = Client::new(cli, &more.collect::<Vec<_>>(), LEGACY, false);
+    let id = client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    (client, id)
+}
+
 #[test]
 fn a_call_that_is_taken_back_stops_and_no_other_does() {
     let cli = Cli::new();
-    let hostile = plugin("hostile");
-    let set = [
-        "--plugin",
-        hostile.to_str().expect("is UTF-8"),
-        "--set",
-        "tools.autonomy=full",
-        "--set",
-        "tools.limits.cpu_secs=600",
-        "--set",
-        "tools.call=600",
-    ];
-    let mut client = Client::new(&cli, &set, LEGACY, false);
-    let id = client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let (mut client, id) = looping(&cli);
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
     let data = cli.root.path().join("data");
     let ended = || records(&data).iter().any(|record| record["tool"] == "hostile__loop_forever" && record["result"] == "cancelled");
+    let since = Instant::now();
     while !ended() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it goes on");
         assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false, "others go on");
     }
 }
@@ -109,19 +110,7 @@ fn a_call_that_is_taken_back_stops_and_no_other_does() {
 #[test]
 fn a_client_that_goes_away_takes_its_calls_with_it() {
     let cli = Cli::new();
-    let hostile = plugin("hostile");
-    let set = [
-        "--plugin",
-        hostile.to_str().expect("is UTF-8"),
-        "--set",
-        "tools.autonomy=full",
-        "--set",
-        "tools.limits.cpu_secs=600",
-        "--set",
-        "tools.call=600",
-    ];
-    let mut client = Client::new(&cli, &set, LEGACY, false);
-    client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let (mut client, _) = looping(&cli);
     let data = cli.root.path().join("data");
     while !data.join("audit/audit.jsonl").exists() || !records(&data).iter().any(|record| record["kind"] == "intent") {
         client.call("read", json!({ "path": "notes.txt" }));
