@@ -65,7 +65,14 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
         while self.under_way.requests().len() >= MOST {
             self.under_way.fewer.notified().await;
         }
-        let message = self.inner.receive().await;
+        let mut message = self.inner.receive().await;
+        // One with the id of another that is under way could not be told from it, and would not be counted.
+        while let Some(JsonRpcMessage::Request(request)) = &message
+            && self.under_way.requests().contains(&request.id)
+        {
+            tracing::warn!("a request is passed over: another with the same id is under way");
+            message = self.inner.receive().await;
+        }
         match &message {
             Some(JsonRpcMessage::Request(request)) => drop(self.under_way.requests().insert(request.id.clone())),
             // The protocol wants no answer to what was taken back.

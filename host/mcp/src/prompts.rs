@@ -13,6 +13,9 @@ use serde_json::json;
 pub(crate) const TOOLS: &str = "tools";
 pub(crate) const PATH: &str = "path";
 
+/// Bytes of a path, which is said again for each tool and each name below it. The system takes none that is longer.
+const MAX_PATH: usize = 4096;
+
 /// The tool that names what is in a directory.
 const LIST: &str = "list_directory";
 
@@ -47,7 +50,7 @@ pub(crate) fn told(host: &Host, tools: &[Arc<Definition>], arguments: Option<&Js
     for (name, value) in arguments.into_iter().flatten() {
         match (name.as_str(), value.as_str()) {
             (PATH, Some("")) => {}
-            (PATH, Some(path)) => {
+            (PATH, Some(path)) if path.len() <= MAX_PATH => {
                 text.push('\n');
                 for tool in tools {
                     if let Some(said) = said(host, tool, path) {
@@ -55,7 +58,12 @@ pub(crate) fn told(host: &Host, tools: &[Arc<Definition>], arguments: Option<&Js
                     }
                 }
             }
-            _ => return Err(ErrorData::invalid_params(format!("the prompt `{TOOLS}` takes `{PATH}`, a text, and nothing else"), None)),
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    format!("the prompt `{TOOLS}` takes `{PATH}`, a text of at most {MAX_PATH} bytes, and nothing else"),
+                    None,
+                ));
+            }
         }
     }
     let text = berth_host::text::neutral(&text).into_owned();
@@ -92,7 +100,7 @@ pub(crate) async fn paths(host: &Host, session: &Session, begun: &str) -> Comple
     let above = if directory.is_empty() && begun.starts_with('/') { "/" } else { directory };
     let listed = Path::new(if above.is_empty() { "." } else { above });
     let mut names = Vec::new();
-    if !listed.components().any(|part| part == Component::ParentDir) {
+    if begun.len() <= MAX_PATH && !listed.components().any(|part| part == Component::ParentDir) {
         let arguments = json!({ "path": listed.to_string_lossy() });
         let request = Request { session: Some(session.clone()), audience: Audience::Person, ..Request::new(LIST, arguments) };
         if let Ok(output) = host.call(request).await.outcome {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_host::config::Folders;
@@ -43,6 +44,8 @@ pub struct Server {
     asking: Arc<Asking>,
     tickets: Arc<Tickets>,
     calls: Calls,
+    /// Whether the client is told of changes already. It may say any number of times that it has begun.
+    tells: Arc<AtomicBool>,
 }
 
 /// The calls that run, so that they can be ended together.
@@ -73,7 +76,7 @@ impl Server {
         let lasting = asking.posting.lasting;
         let tickets = Tickets::new(lasting).map_err(|error| ServeError::Io { what: "making a key", error })?;
         let calls = Calls { places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new() };
-        Ok(Self { host, session, folders, asking: Arc::new(asking), tickets: Arc::new(tickets), calls })
+        Ok(Self { host, session, folders, asking: Arc::new(asking), tickets: Arc::new(tickets), calls, tells: Arc::default() })
     }
 
     pub(crate) fn calls(&self) -> &Calls {
@@ -247,6 +250,9 @@ impl ServerHandler for Server {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.tells.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut watch = self.watch();
         tokio::spawn(async move { while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {} });
     }

@@ -108,6 +108,19 @@ fn a_call_that_is_taken_back_stops_and_no_other_does() {
 }
 
 #[test]
+fn a_request_with_the_id_of_another_is_no_way_around_the_bound() {
+    let cli = Cli::new();
+    let (mut client, id) = looping(&cli);
+    for _ in 0..50 {
+        let params = json!({ "name": "read", "arguments": { "path": "notes.txt" } });
+        client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+    }
+    assert_eq!(client.call("list_directory", json!({}))["isError"], false, "the next one is answered");
+    let records = records(&cli.root.path().join("data"));
+    assert!(records.iter().all(|record| record["tool"] != "read"), "none of them was run: {records:?}");
+}
+
+#[test]
 fn a_client_that_goes_away_takes_its_calls_with_it() {
     let cli = Cli::new();
     let (mut client, _) = looping(&cli);
@@ -134,11 +147,16 @@ fn a_plugin_that_comes_is_told_of_in_either_way() {
             client.ask("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
             client.told("notifications/subscriptions/acknowledged");
         }
+        for _ in 0..50 {
+            client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        }
         fs::copy(plugin("bench"), folder.join(".bench.tmp")).expect("it is copied");
         fs::rename(folder.join(".bench.tmp"), folder.join("bench.wasm")).expect("it is renamed");
         client.told("notifications/tools/list_changed");
         assert_eq!(count(&mut client), before + 1, "{version}");
         assert_eq!(text(&client.call("bench__echo", json!({ "text": "here" }))), "here", "{version}");
+        let again = client.aside.iter().filter(|message| message["method"] == "notifications/tools/list_changed").count();
+        assert!(again == 0 || version == MODERN, "{version}: it is told once, however often the client says that it begins");
     }
 }
 
@@ -184,7 +202,12 @@ fn a_prompt_tells_what_the_tools_may_do() {
     }
     let outside = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "../secret.txt" } }));
     assert!(outside.to_string().contains("`read` of ../secret.txt: refused"), "{outside}");
-    for wrong in [json!({ "name": "tool" }), json!({ "name": "tools", "arguments": { "file": "x" } })] {
+    let long = "./".repeat(10_000);
+    for wrong in [
+        json!({ "name": "tool" }),
+        json!({ "name": "tools", "arguments": { "file": "x" } }),
+        json!({ "name": "tools", "arguments": { "path": long } }),
+    ] {
         assert_eq!(client.request("prompts/get", wrong)["error"]["code"], -32602);
     }
 }
@@ -200,7 +223,8 @@ fn paths_are_completed_as_far_as_they_may_be_seen() {
     };
     assert_eq!(complete("no")["completion"]["values"], json!(["notes.d/", "notes.txt"]));
     assert_eq!(complete("notes.d/")["completion"]["values"], json!(["notes.d/deep/"]));
-    for outside in ["../se", "/etc/pass", "notes.d/../../se", "nowhere/"] {
+    let long = "./".repeat(10_000);
+    for outside in ["../se", "/etc/pass", "notes.d/../../se", "nowhere/", &long] {
         assert_eq!(complete(outside)["completion"]["values"], json!([]), "{outside}");
     }
 }
