@@ -32,8 +32,8 @@ pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
     };
     host::block_on(async {
         let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
-        let server = Server::new(Arc::new(host), Session::new(session()?), folders, asking).map_err(failed)?;
-        serve_stdio(server, end).await.map_err(failed)?;
+        let server = Server::new(Arc::new(host), folders, asking).map_err(failed)?;
+        serve_stdio(server, Session::new(session()?), end).await.map_err(failed)?;
         Ok(Exit::Success)
     })
 }
@@ -41,6 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
 fn failed(error: ServeError) -> Error {
     Error::Host(match error {
         ServeError::Io { what, error } => HostError::io(what)(error),
+        ServeError::Kept(error) => error,
         error => HostError::io("serving the client")(std::io::Error::other(error)),
     })
 }

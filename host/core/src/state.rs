@@ -11,6 +11,9 @@ use serde::de::DeserializeOwned;
 /// More than thousands of entries take, and little enough to be read at every start.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Digits of a secret.
+const DIGITS: usize = 64;
+
 /// What `folder` keeps under `name`, and the default where it keeps nothing.
 ///
 /// # Errors
@@ -51,6 +54,36 @@ where
     T: DeserializeOwned + Default + Serialize,
 {
     changed(folder, name, LOCK, PrivateFolder::put_lightly, change)
+}
+
+/// The secret that `folder` keeps under `name`: 32 random bytes as 64 hexadecimal digits, made at the first need. Nobody else can read it.
+///
+/// # Errors
+///
+/// [`HostError::Io`]: the folder or the file can't be believed, it holds something else, or the system has no random bytes.
+pub fn secret(folder: &Path, name: &str) -> Result<String, HostError> {
+    let failed = |error: io::Error| HostError::io(folder.join(name).display().to_string())(error);
+    let opened = PrivateFolder::make(folder).map_err(HostError::io(folder.display().to_string()))?;
+    let _held = opened.lock(LOCK).map_err(failed)?;
+    match opened.secret(name) {
+        Ok(file) => {
+            let mut text = String::new();
+            file.take(DIGITS as u64 + 2).read_to_string(&mut text).map_err(failed)?;
+            let digits = text.trim_end();
+            match digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                true => Ok(digits.to_owned()),
+                false => Err(failed(io::Error::new(ErrorKind::InvalidData, "it is no secret of Berth's; remove it to have another made"))),
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mut bytes = [0; DIGITS / 2];
+            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(|error| failed(error.into()))?;
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            opened.put(name, format!("{digits}\n").as_bytes()).map_err(failed)?;
+            Ok(digits)
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 fn changed<T, R>(
@@ -105,6 +138,25 @@ mod tests {
     use super::*;
 
     type Kept = BTreeMap<String, u32>;
+
+    #[test]
+    fn a_secret_is_made_once_and_is_nobody_else_s() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let folder = root.path().join("kept");
+        let made = secret(&folder, "token").expect("is made");
+        assert_eq!(made.len(), DIGITS);
+        assert_eq!(secret(&folder, "token").ok(), Some(made.clone()));
+        assert_ne!(secret(&folder, "other").ok(), Some(made));
+        let file = folder.join("token");
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).expect("its mode is set");
+        let error = secret(&folder, "token").expect_err("others can read it").to_string();
+        assert!(error.contains("chmod go-rwx"), "{error}");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its mode is set");
+        for wrong in ["", "abc", &"g".repeat(DIGITS), &"0".repeat(DIGITS + 8)] {
+            fs::write(&file, wrong).expect("it is written");
+            assert!(secret(&folder, "token").is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn what_was_kept_is_read_again() {

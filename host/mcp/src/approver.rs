@@ -3,14 +3,15 @@
 //! A client of a revision before 2026-07-28 is asked while the call waits. In 2026-07-28 the server asks nothing by itself: the call ends with
 //! what is to be asked, and the client makes it again with the answer and a sealed ticket, which says what was asked, and counts once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_host::config::McpApprovals;
+use berth_host::config::{Folders, McpApprovals};
 use berth_host::text::{cut, neutral_line};
-use berth_host::{Approver, BoxFuture, Fingerprint, PostingApprover, Question, Reply, Scope};
+use berth_host::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
 use rmcp::model::{
     ClientCapabilities, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
     InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition, RequestStateCodec, SealOptions, SingleSelectEnumSchema,
@@ -31,8 +32,13 @@ const NO: &str = "no";
 /// Bytes of a client's name.
 const NAME: usize = 100;
 
+/// The folder in the data folder, and in it the key that seals tickets and those that were used.
+pub(crate) const FOLDER: &str = "mcp";
+pub(crate) const KEY: &str = "key";
+const USED: &str = "used.json";
+
 /// Tickets that were used and have not expired. Nobody answers more in that time.
-const USED: usize = 4096;
+const MOST_USED: usize = 4096;
 
 /// How a server's clients come to a yes.
 pub struct Asking {
@@ -50,22 +56,24 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// Seals the tickets of one server, and knows which were used.
+/// Seals tickets, and knows which were used: for all servers of one user, so that a client may bring its ticket to any of them.
 pub(crate) struct Tickets {
     codec: RequestStateCodec,
-    used: Mutex<HashMap<String, Instant>>,
+    folder: PathBuf,
     lasting: Duration,
 }
 
 impl Tickets {
-    /// With a key of this process's own.
+    /// With the key in the data folder, which is made at the first need.
     ///
     /// # Errors
     ///
-    /// The system has no random bytes.
-    pub(crate) fn new(lasting: Duration) -> std::io::Result<Self> {
-        let codec = RequestStateCodec::try_new(random()?.to_vec()).map_err(std::io::Error::other)?;
-        Ok(Self { codec, used: Mutex::default(), lasting })
+    /// It can't be read or made.
+    pub(crate) fn new(folders: &Folders, lasting: Duration) -> Result<Self, HostError> {
+        let folder = folders.data.join(FOLDER);
+        let key = state::secret(&folder, KEY)?;
+        let codec = RequestStateCodec::try_new(key.into_bytes()).map_err(|error| HostError::io(KEY)(std::io::Error::other(error)))?;
+        Ok(Self { codec, folder, lasting })
     }
 
     fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, String> {
@@ -80,17 +88,23 @@ impl Tickets {
         let ticket: Value = self.codec.open_json_with(sealed, session.as_bytes()).map_err(|error| error.to_string())?;
         let fingerprint = serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        used.retain(|_, until| *until > now);
-        if used.len() >= USED {
-            return Err("too many questions were answered lately".to_owned());
-        }
-        match used.insert(nonce, now + self.lasting) {
-            None => Ok(fingerprint),
-            Some(_) => Err("it was used before".to_owned()),
+        let now = seconds();
+        let first = state::update(&self.folder, USED, |used: &mut BTreeMap<String, u64>| {
+            used.retain(|_, until| *until > now);
+            let room = used.len() < MOST_USED;
+            // It has expired by itself before it is forgotten.
+            Ok(room && used.insert(nonce, now + self.lasting.as_secs() + 1).is_none())
+        });
+        match first.map_err(|error| error.to_string())? {
+            true => Ok(fingerprint),
+            false => Err("it was used before, or too many were used lately".to_owned()),
         }
     }
+}
+
+/// The second of Unix time.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Asks for one call.
@@ -125,7 +139,7 @@ impl ForCall {
     /// # Errors
     ///
     /// What it brought is no ticket of this server, or was used already.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         asking: &Arc<Asking>,
         tickets: &Arc<Tickets>,
         session: &Arc<str>,
@@ -143,7 +157,7 @@ impl ForCall {
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => Way::Elsewhere,
             (McpApprovals::Client, true) if ends => {
                 let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
-                let answered = answered(&tickets, &session, brought)?;
+                let answered = answered(&tickets, &session, brought).await?;
                 Way::Return(Box::new(Returned { tickets, session, answered, required: Mutex::default() }))
             }
             (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
@@ -234,9 +248,9 @@ fn asks(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-fn answered(
-    tickets: &Tickets,
-    session: &str,
+async fn answered(
+    tickets: &Arc<Tickets>,
+    session: &Arc<str>,
     (ticket, responses): (Option<String>, Option<InputResponses>),
 ) -> Result<Option<(Fingerprint, ElicitResult)>, ErrorData> {
     let Some(ticket) = ticket else { return Ok(None) };
@@ -244,7 +258,9 @@ fn answered(
     let response = responses.and_then(|mut responses| responses.remove(FIELD));
     let response = response.ok_or_else(|| ErrorData::invalid_params(format!("`inputResponses` has no `{FIELD}`"), None))?;
     let response = serde_json::from_value(response).map_err(|error| wrong(error.to_string()))?;
-    let fingerprint = tickets.opened(session, &ticket).map_err(wrong)?;
+    let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
+    let opened = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket)).await;
+    let fingerprint = opened.map_err(|error| wrong(error.to_string()))?.map_err(wrong)?;
     Ok(Some((fingerprint, response)))
 }
 
@@ -258,29 +274,38 @@ fn random() -> std::io::Result<[u8; 32]> {
 mod tests {
     use super::*;
 
+    fn tickets(folder: &std::path::Path, lasting: Duration) -> Tickets {
+        Tickets::new(&Folders::inside(folder), lasting).expect("the key is made")
+    }
+
     #[test]
-    fn a_ticket_counts_once_for_its_session_and_only_as_it_was_sealed() {
-        let tickets = Tickets::new(Duration::from_secs(60)).expect("there are random bytes");
+    fn a_ticket_counts_once_for_its_session_wherever_it_is_brought_and_only_as_it_was_sealed() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let here = tickets(root.path(), Duration::from_secs(60));
         let fingerprint = Fingerprint([7; 32]);
-        let ticket = tickets.sealed("a", fingerprint).expect("is sealed");
-        assert!(tickets.opened("b", &ticket).is_err(), "another session's");
+        let ticket = here.sealed("a", fingerprint).expect("is sealed");
+        assert!(here.opened("b", &ticket).is_err(), "another session's");
         for at in 0..ticket.len() {
             let mut forged = ticket.clone().into_bytes();
             forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
-            assert!(tickets.opened("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
+            assert!(here.opened("a", &String::from_utf8_lossy(&forged)).is_err(), "byte {at}");
         }
-        assert_eq!(tickets.opened("a", &ticket).ok(), Some(fingerprint));
-        assert!(tickets.opened("a", &ticket).is_err(), "a second time");
-        let elsewhere = Tickets::new(Duration::from_secs(60)).expect("there are random bytes");
-        assert!(elsewhere.opened("a", &tickets.sealed("a", fingerprint).expect("is sealed")).is_err(), "another server's");
+        let there = tickets(root.path(), Duration::from_secs(60));
+        assert_eq!(there.opened("a", &ticket).ok(), Some(fingerprint), "another process of the user");
+        assert!(here.opened("a", &ticket).is_err(), "a second time, where it was sealed");
+        assert!(there.opened("a", &ticket).is_err(), "a second time");
+        let other = tempfile::tempdir().expect("a folder is made");
+        let other = tickets(other.path(), Duration::from_secs(60));
+        assert!(other.opened("a", &here.sealed("a", fingerprint).expect("is sealed")).is_err(), "another user's");
     }
 
     #[test]
     fn a_ticket_expires() {
-        let tickets = Tickets::new(Duration::ZERO).expect("there are random bytes");
+        let root = tempfile::tempdir().expect("a folder is made");
+        let tickets = tickets(root.path(), Duration::ZERO);
         let ticket = tickets.sealed("a", Fingerprint([7; 32])).expect("is sealed");
         // It counts milliseconds.
-        let since = Instant::now();
+        let since = std::time::Instant::now();
         while since.elapsed() < Duration::from_millis(2) {
             std::hint::spin_loop();
         }

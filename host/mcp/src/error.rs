@@ -10,6 +10,9 @@ pub enum ServeError {
         /// The system's words.
         error: std::io::Error,
     },
+    /// What is kept from one run to the next can't be read or written.
+    #[error(transparent)]
+    Kept(#[from] berth_host::HostError),
     /// The client began with something else than the protocol has.
     #[error("the client does not speak the protocol: {0}")]
     Protocol(String),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_host::config::Folders;
 use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, Request, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, Extensions, GetPromptRequestParams, GetPromptResponse,
     Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter,
     Tool,
@@ -34,18 +34,32 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
     the line that would change it: show it to the user, and don't try to get around it. Some calls wait until a person has agreed.";
 
-/// The host's tools for one client.
+/// The host's tools for clients.
 #[derive(Clone)]
 pub struct Server {
     host: Arc<Host>,
-    session: Session,
+    /// Whose calls they are. None: each request tells.
+    session: Option<Session>,
     /// Where the record is.
     folders: Folders,
     asking: Arc<Asking>,
     tickets: Arc<Tickets>,
     calls: Calls,
+    connection: Arc<Connection>,
+}
+
+/// What one client's connection has of its own.
+#[derive(Default)]
+struct Connection {
     /// Whether the client is told of changes already. It may say any number of times that it has begun.
-    tells: Arc<AtomicBool>,
+    tells: AtomicBool,
+    gone: CancellationToken,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.gone.cancel();
+    }
 }
 
 /// The calls that run, so that they can be ended together.
@@ -66,39 +80,49 @@ impl Calls {
 }
 
 impl Server {
-    /// Serves the tools of a host in a session of its own: what was approved, counted and kept for one client is no other's. `folders`: those
-    /// of the host.
+    /// What serves the tools of a host. `folders`: those of the host.
     ///
     /// # Errors
     ///
-    /// The system has no random bytes.
-    pub fn new(host: Arc<Host>, session: Session, folders: Folders, asking: Asking) -> Result<Self, ServeError> {
-        let lasting = asking.posting.lasting;
-        let tickets = Tickets::new(lasting).map_err(|error| ServeError::Io { what: "making a key", error })?;
+    /// The key that seals what clients bring back can't be read or made.
+    pub fn new(host: Arc<Host>, folders: Folders, asking: Asking) -> Result<Self, ServeError> {
+        let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls { places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new() };
-        Ok(Self { host, session, folders, asking: Arc::new(asking), tickets: Arc::new(tickets), calls, tells: Arc::default() })
+        let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
+        Ok(Self { host, session: None, folders, asking, tickets, calls, connection: Arc::default() })
+    }
+
+    /// The same for a connection of its own: in a session, or in those that its requests tell.
+    pub(crate) fn connection(&self, session: Option<Session>) -> Self {
+        Self { session, connection: Arc::default(), ..self.clone() }
+    }
+
+    /// The session of a request: the connection's, or that of the caller who was let in.
+    fn session(&self, extensions: &Extensions) -> Result<Session, ErrorData> {
+        let told = || extensions.get::<http::request::Parts>()?.extensions.get::<Session>().cloned();
+        self.session.clone().or_else(told).ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
     }
 
-    fn tools(&self) -> Result<Vec<Arc<Definition>>, ErrorData> {
-        let offered = self.host.tools_for(&self.session).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        Ok(offered.into_iter().map(|offered| offered.definition).collect())
-    }
-
     /// The tools as they are now, to be compared with what they become.
-    fn watch(&self) -> Watch {
-        Watch { server: self.clone(), changes: self.host.changes(), before: self.tools().unwrap_or_default() }
+    fn watch(&self, session: Session) -> Watch {
+        let before = tools::of(&self.host, &session).unwrap_or_default();
+        let (host, changes) = (Arc::clone(&self.host), self.host.changes());
+        Watch { host, session, changes, before, gone: self.connection.gone.clone(), end: self.calls.end.clone() }
     }
 }
 
-/// Knows when the tools become others.
+/// Knows when the tools become others. It keeps no connection.
 struct Watch {
-    server: Server,
+    host: Arc<Host>,
+    session: Session,
     changes: tokio::sync::watch::Receiver<u64>,
     before: Vec<Arc<Definition>>,
+    gone: CancellationToken,
+    end: CancellationToken,
 }
 
 impl Watch {
@@ -109,9 +133,10 @@ impl Watch {
                 changed = self.changes.changed() => if changed.is_err() {
                     return false;
                 },
-                () = self.server.calls.end.cancelled() => return false,
+                () = self.gone.cancelled() => return false,
+                () = self.end.cancelled() => return false,
             }
-            let now = self.server.tools().unwrap_or_default();
+            let now = tools::of(&self.host, &self.session).unwrap_or_default();
             if now != self.before {
                 self.before = now;
                 return true;
@@ -142,10 +167,10 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        tools::page(&self.tools()?, cursor.as_deref())
+        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref())
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -154,16 +179,17 @@ impl ServerHandler for Server {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let session = self.session(&context.extensions)?;
         // They are never closed.
         let _place = self.calls.places.acquire().await;
         let brought = (request_state, input_responses);
-        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, self.session.name(), &context, brought)?);
+        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought).await?);
         let telling = context.meta.get_progress_token().map(|token| Telling::begin(context.peer.clone(), token));
         let (telling, told) = telling.map(|(telling, told)| (Arc::new(telling), told)).unzip();
         let events = telling.as_ref().map_or_else(|| Arc::new(NoEvents) as Arc<dyn Events>, |telling| Arc::clone(telling) as _);
         let cancel = context.ct.clone();
         let request = Request {
-            session: Some(self.session.clone()),
+            session: Some(session),
             approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
             events,
             cancel: cancel.clone(),
@@ -204,21 +230,22 @@ impl ServerHandler for Server {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         if request.name != prompts::TOOLS {
             return Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
         }
-        let (host, tools) = (Arc::clone(&self.host), self.tools()?);
+        let tools = tools::of(&self.host, &self.session(&context.extensions)?)?;
+        let host = Arc::clone(&self.host);
         // What is said of a path is looked for on the disk.
         let told = tokio::task::spawn_blocking(move || prompts::told(&host, &tools, request.arguments.as_ref())).await;
         told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None))).map(GetPromptResponse::from)
     }
 
-    async fn complete(&self, request: CompleteRequestParams, _context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+    async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
-                prompts::paths(&self.host, &self.session, &request.argument.value).await
+                prompts::paths(&self.host, &self.session(&context.extensions)?, &request.argument.value).await
             }
             _ => return Err(ErrorData::invalid_params("nothing of that name has arguments that can be completed", None)),
         };
@@ -244,16 +271,17 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        resources::read(&self.host, &self.session, &self.folders, &request.uri).await.map(ReadResourceResponse::from)
+        resources::read(&self.host, &self.session(&context.extensions)?, &self.folders, &request.uri).await.map(ReadResourceResponse::from)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if self.tells.swap(true, Ordering::Relaxed) {
+        let Ok(session) = self.session(&context.extensions) else { return };
+        if self.connection.tells.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut watch = self.watch();
+        let mut watch = self.watch(session);
         tokio::spawn(async move { while watch.changed().await && context.peer.notify_tool_list_changed().await.is_ok() {} });
     }
 
@@ -262,7 +290,7 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut watch = self.watch();
+        let mut watch = self.watch(self.session(&context.request_context().extensions)?);
         let tell = async { while watch.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {} };
         tokio::select! {
             () = tell => {}

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use berth_host::CancellationToken;
+use berth_host::{CancellationToken, Session};
 use rmcp::ServiceExt;
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -21,14 +21,14 @@ use crate::server::Server;
 const MESSAGE: usize = 4 << 20;
 
 /// Answers the client behind stdin and stdout until it closes stdin, or `end` is cancelled. Calls that still run then are ended, and their
-/// records written.
+/// records written. The session is the client's own: what was approved, counted and kept for it is no other's.
 ///
 /// Nothing but the protocol gets to the client: what this process prints to stdout from here on lands on stderr.
 ///
 /// # Errors
 ///
 /// See [`ServeError`].
-pub async fn serve_stdio(server: Server, end: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve_stdio(server: Server, session: Session, end: CancellationToken) -> Result<(), ServeError> {
     let failed = |what| move |error: io::Error| ServeError::Io { what, error };
     let input = stdin().try_clone_to_owned().map_err(failed("taking stdin"))?;
     let output = stdout().try_clone_to_owned().map_err(failed("taking stdout"))?;
@@ -39,7 +39,7 @@ pub async fn serve_stdio(server: Server, end: CancellationToken) -> Result<(), S
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     let transport = Bounded::new(AsyncRwTransport::new_server(reading, writing).with_max_line_length(MESSAGE));
     let calls = server.calls().clone();
-    let served = match server.serve_with_ct(transport, end).await {
+    let served = match server.connection(Some(session)).serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),
             Ok(_) => Ok(()),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use berth_host::Definition;
+use berth_host::{Definition, Host, Session};
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::Value;
@@ -13,6 +13,16 @@ const PAGE: usize = 100;
 
 /// For how long a client may take a list for what there is, in milliseconds. One that listens hears of a change at once.
 const FRESH: u64 = 60_000;
+
+/// The tools that a session is offered.
+///
+/// # Errors
+///
+/// What is remembered of the session can't be read.
+pub(crate) fn of(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
+    let offered = host.tools_for(session).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(offered.into_iter().map(|offered| offered.definition).collect())
+}
 
 /// A page of the tools, from behind the one that `cursor` names.
 ///

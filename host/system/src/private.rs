@@ -84,6 +84,17 @@ impl PrivateFolder {
         Ok(file)
     }
 
+    /// Opens a file in it for reading that nobody else can read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::file`], and where others may read it.
+    pub fn secret(&self, name: &str) -> io::Result<File> {
+        let file = self.file(name)?;
+        private(&file, 0o077)?;
+        Ok(file)
+    }
+
     /// Opens a file in it for reading, and for writing at its end alone, making it where it is missing.
     ///
     /// # Errors
@@ -221,7 +232,8 @@ fn private(handle: &impl AsFd, others: u32) -> io::Result<()> {
         return Err(refused(format!("it belongs to user {}, not to the one who runs Berth", stat.st_uid)));
     }
     if stat.st_mode & others != 0 {
-        let remedy = if FileType::from_raw_mode(stat.st_mode).is_dir() { "go-rwx" } else { "go-w" };
+        let closed = FileType::from_raw_mode(stat.st_mode).is_dir() || others & 0o044 != 0;
+        let remedy = if closed { "go-rwx" } else { "go-w" };
         return Err(refused(format!(
             "others may use it (mode {:o}); look at what is in it, then `chmod {remedy}` it",
             stat.st_mode & 0o7777
