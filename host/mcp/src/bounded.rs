@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_host::CancellationToken;
 use rmcp::RoleServer;
 use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -16,6 +17,8 @@ const MOST: usize = 256;
 pub(crate) struct Bounded<T> {
     inner: T,
     under_way: Arc<UnderWay>,
+    /// Cancelled when the client says nothing any more.
+    gone: CancellationToken,
 }
 
 #[derive(Default)]
@@ -36,8 +39,8 @@ impl UnderWay {
 }
 
 impl<T> Bounded<T> {
-    pub(crate) fn new(inner: T) -> Self {
-        Self { inner, under_way: Arc::default() }
+    pub(crate) fn new(inner: T, gone: CancellationToken) -> Self {
+        Self { inner, under_way: Arc::default(), gone }
     }
 }
 
@@ -74,6 +77,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
             message = self.inner.receive().await;
         }
         match &message {
+            None => self.gone.cancel(),
             Some(JsonRpcMessage::Request(request)) => drop(self.under_way.requests().insert(request.id.clone())),
             // The protocol wants no answer to what was taken back.
             Some(JsonRpcMessage::Notification(notification)) => {

@@ -103,6 +103,11 @@ impl Server {
         self.session.clone().or_else(told).ok_or_else(|| ErrorData::internal_error("the request has no session", None))
     }
 
+    /// Cancelled when the connection ends: nobody is told anything any more.
+    pub(crate) fn gone(&self) -> &CancellationToken {
+        &self.connection.gone
+    }
+
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
     }

@@ -37,9 +37,10 @@ pub async fn serve_stdio(server: Server, session: Session, end: CancellationToke
     }
     let reading = reader(input).map_err(failed("reading stdin"))?;
     let writing = writer(output).map_err(failed("writing to stdout"))?;
-    let transport = Bounded::new(AsyncRwTransport::new_server(reading, writing).with_max_line_length(MESSAGE));
     let calls = server.calls().clone();
-    let served = match server.connection(Some(session)).serve_with_ct(transport, end).await {
+    let server = server.connection(Some(session));
+    let transport = Bounded::new(AsyncRwTransport::new_server(reading, writing).with_max_line_length(MESSAGE), server.gone().clone());
+    let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),
             Ok(_) => Ok(()),
