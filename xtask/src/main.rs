@@ -2,6 +2,7 @@
 
 mod bench;
 mod cargo;
+mod clients;
 mod demo;
 mod dist;
 mod host;

@@ -5,14 +5,17 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cargo::{self, WASM};
-use crate::{Done, host, machine, passed_on, step, tidy};
+use crate::{Done, clients, host, machine, passed_on, step, tidy};
 
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     machine::check()?;
     let mut tally = Tally::default();
     let filter = passed_on(arguments);
-    let steps = if filter.is_empty() { ALL } else { &[BUILD, TESTS] };
+    let steps = if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] };
     let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
+    for left_out in &tally.left_out {
+        eprintln!("LEFT OUT: {left_out}");
+    }
     // On stdout and last, where the next program looks for them.
     if let Some(step) = failed {
         println!("failed: {}", step.name);
@@ -29,6 +32,16 @@ struct Step {
 
 const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) };
 
+/// Before the tests that take them. What can't be had is said at once and at the end.
+const CLIENTS: Step = Step {
+    name: "clients",
+    check: |tally, _| {
+        tally.left_out = clients::provide();
+        tally.left_out.iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
+        Ok(())
+    },
+};
+
 const TESTS: Step = Step { name: "tests", check: tests };
 
 const ALL: &[Step] = &[
@@ -43,6 +56,7 @@ const ALL: &[Step] = &[
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
     Step { name: "documentation", check: |_, _| documentation() },
+    CLIENTS,
     TESTS,
 ];
 
@@ -117,6 +131,8 @@ fn documentation() -> Result<(), String> {
 struct Tally {
     passed: u64,
     failed: u64,
+    /// What this machine lacks the means for.
+    left_out: Vec<String>,
 }
 
 impl Tally {
@@ -169,7 +185,7 @@ mod tests {
         for line in printed.lines() {
             tally.count(line);
         }
-        assert_eq!(tally, Tally { passed: 5, failed: 1 });
+        assert_eq!(tally, Tally { passed: 5, failed: 1, ..Tally::default() });
     }
 
     #[test]
@@ -177,7 +193,7 @@ mod tests {
         let mut tally = Tally::default();
         let breaks_down = Step { name: "breaks down", check: |_, _| Err("for a test".to_owned()) };
         assert!(!breaks_down.run(&mut tally, &[]));
-        assert_eq!(tally, Tally { passed: 0, failed: 1 });
+        assert_eq!(tally, Tally { failed: 1, ..Tally::default() });
 
         let has_failed_tests = Step {
             name: "has failed tests",
@@ -187,6 +203,6 @@ mod tests {
             },
         };
         assert!(!has_failed_tests.run(&mut tally, &[]));
-        assert_eq!(tally, Tally { passed: 1, failed: 3 });
+        assert_eq!(tally, Tally { passed: 1, failed: 3, ..Tally::default() });
     }
 }

@@ -2,7 +2,9 @@
 
 mod approvals;
 mod client;
+mod driven;
 mod hostile;
+mod official;
 
 use std::fs;
 use std::time::{Duration, Instant};

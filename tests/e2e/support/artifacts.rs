@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -16,6 +17,18 @@ pub(crate) fn berth() -> PathBuf {
 /// An example of the library.
 pub(crate) fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}"))
+}
+
+/// The folder of other people's clients in a language. `None`, and a line that says so, where this machine could not fetch them.
+pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
+    let folder = built("").join(format!("../clients/{language}"));
+    if !folder.join("fetched").exists() {
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        // Not with a macro, whose lines are kept from who runs the tests.
+        let _ = writeln!(std::io::stderr(), "LEFT OUT: {test}: no clients in {language} were fetched");
+        return None;
+    }
+    Some(folder)
 }
 
 /// A component as the plugin that comes with the program.
