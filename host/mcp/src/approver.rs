@@ -21,6 +21,9 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
+use crate::random;
+use crate::tasks::{Begun, Task};
+
 /// The one field of the form, and the key under which a client answers it.
 const FIELD: &str = "answer";
 
@@ -77,7 +80,7 @@ impl Tickets {
     }
 
     fn sealed(&self, session: &str, fingerprint: Fingerprint) -> Result<String, String> {
-        let nonce: String = random().map_err(|error| error.to_string())?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let nonce = random::name().map_err(|error| error.to_string())?;
         let ticket = json!([fingerprint, nonce]);
         let options = SealOptions::new().associated_data(session.as_bytes()).ttl(self.lasting);
         self.codec.seal_json_with(&ticket, &options).map_err(|error| error.to_string())
@@ -113,6 +116,8 @@ pub(crate) struct ForCall {
     asking: Arc<Asking>,
     /// Who answers, for the record.
     by: String,
+    /// The call, where its client takes tasks.
+    begun: Option<Arc<Begun>>,
 }
 
 enum Way {
@@ -145,6 +150,7 @@ impl ForCall {
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,
         brought: (Option<String>, Option<InputResponses>),
+        begun: Option<Arc<Begun>>,
     ) -> Result<Self, ErrorData> {
         let by = context.client_info().map_or_else(
             || "MCP client".to_owned(),
@@ -162,7 +168,7 @@ impl ForCall {
             }
             (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
         };
-        Ok(Self { way, asking: Arc::clone(asking), by })
+        Ok(Self { way, asking: Arc::clone(asking), by, begun })
     }
 
     /// What the client has to ask before it makes the call again, where there is something.
@@ -177,13 +183,14 @@ impl ForCall {
         }
         match &self.way {
             Way::Nobody => Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned()),
-            Way::Elsewhere => self.asking.posting.ask(question).await,
+            Way::Elsewhere => self.elsewhere(question).await,
             Way::Elicit(peer) => match peer.create_elicitation(self.form(&question)).await {
                 Ok(result) => self.said(&result),
                 Err(error) => Reply::Unasked(format!("the client could not ask: {}", neutral_line(cut(&error.to_string(), 200)))),
             },
             Way::Return(returned) => match &returned.answered {
                 Some((fingerprint, result)) if *fingerprint == question.fingerprint => self.said(result),
+                _ if let Some(task) = self.begun.as_ref().and_then(|begun| begun.asks()) => self.in_task(&task, &question).await,
                 _ => match returned.tickets.sealed(&returned.session, question.fingerprint) {
                     Ok(ticket) => {
                         let request = InputRequest::Elicitation(ElicitRequest::new(self.form(&question)));
@@ -195,6 +202,27 @@ impl ForCall {
                     Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
                 },
             },
+        }
+    }
+
+    /// Asks at a terminal, and tells whoever asks for the task's state.
+    async fn elsewhere(&self, question: Question) -> Reply {
+        let say = |text| self.begun.iter().for_each(|begun| begun.say(text));
+        say("waits for a yes: `berth approvals`");
+        let reply = self.asking.posting.ask(question).await;
+        say("");
+        reply
+    }
+
+    /// Asks when the call's request has been answered already.
+    async fn in_task(&self, task: &Task, question: &Question) -> Reply {
+        let answer = tokio::time::timeout(self.asking.posting.lasting, task.ask(self.form(question))).await;
+        task.ask_no_more();
+        match answer.map(|answer| answer.map(serde_json::from_value)) {
+            Ok(Ok(Ok(result))) => self.said(&result),
+            Ok(Ok(Err(error))) => Reply::Unasked(format!("the client's answer is none: {}", neutral_line(cut(&error.to_string(), 200)))),
+            Ok(Err(_)) => Reply::Unasked("the task has ended".to_owned()),
+            Err(_) => Reply::Unasked("the client did not answer in time".to_owned()),
         }
     }
 
@@ -238,7 +266,8 @@ impl Approver for ForCall {
         match &self.way {
             Way::Elicit(_) => true,
             Way::Elsewhere => self.asking.posting.waits(),
-            Way::Return(_) | Way::Nobody => false,
+            Way::Return(_) => self.begun.as_ref().is_some_and(|begun| begun.is_task()),
+            Way::Nobody => false,
         }
     }
 }
@@ -262,12 +291,6 @@ async fn answered(
     let opened = tokio::task::spawn_blocking(move || tickets.opened(&session, &ticket)).await;
     let fingerprint = opened.map_err(|error| wrong(error.to_string()))?.map_err(wrong)?;
     Ok(Some((fingerprint, response)))
-}
-
-fn random() -> std::io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@
 mod answer;
 mod approver;
 mod bounded;
+mod calls;
 mod error;
 mod prompts;
+mod random;
 mod resources;
 mod server;
 mod stdio;
+mod tasks;
 mod telling;
 mod tools;
 

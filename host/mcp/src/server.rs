@@ -3,32 +3,26 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use berth_host::config::Folders;
 use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, Request, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, Extensions, GetPromptRequestParams, GetPromptResponse,
-    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use crate::answer;
 use crate::approver::{Asking, ForCall, Tickets};
+use crate::calls::{Calls, CameTo};
 use crate::error::ServeError;
+use crate::tasks::{Begun, Task};
 use crate::telling::Telling;
 use crate::{prompts, resources, tools};
-
-/// Calls of one connection at a time, which is more than a host runs: the others wait for a place there.
-const CALLS: u32 = 4096;
-
-/// How long what still runs may take to end, when the client is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the client tells its model about this server.
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
@@ -62,23 +56,6 @@ impl Drop for Connection {
     }
 }
 
-/// The calls that run, so that they can be ended together.
-#[derive(Clone)]
-pub(crate) struct Calls {
-    places: Arc<Semaphore>,
-    end: CancellationToken,
-}
-
-impl Calls {
-    /// Ends what runs, and waits until that is recorded.
-    pub(crate) async fn end(&self) {
-        self.end.cancel();
-        if tokio::time::timeout(PATIENCE, self.places.acquire_many(CALLS)).await.is_err() {
-            tracing::warn!("a call did not end within {} s of its client", PATIENCE.as_secs());
-        }
-    }
-}
-
 impl Server {
     /// What serves the tools of a host. `folders`: those of the host.
     ///
@@ -87,7 +64,7 @@ impl Server {
     /// The key that seals what clients bring back can't be read or made.
     pub fn new(host: Arc<Host>, folders: Folders, asking: Asking) -> Result<Self, ServeError> {
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
-        let calls = Calls { places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new() };
+        let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
         Ok(Self { host, session: None, folders, asking, tickets, calls, connection: Arc::default() })
     }
@@ -112,12 +89,22 @@ impl Server {
         &self.calls
     }
 
+    fn task(&self, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Task>, ErrorData> {
+        self.calls.tasks.of(self.session(&context.extensions)?.name(), id)
+    }
+
     /// The tools as they are now, to be compared with what they become.
     fn watch(&self, session: Session) -> Watch {
         let before = tools::of(&self.host, &session).unwrap_or_default();
         let (host, changes) = (Arc::clone(&self.host), self.host.changes());
         Watch { host, session, changes, before, gone: self.connection.gone.clone(), end: self.calls.end.clone() }
     }
+}
+
+/// Whether a request may be answered with a task: its client says so with it.
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| !version.has_initialize())
+        && context.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
 /// Knows when the tools become others. It keeps no connection.
@@ -156,6 +143,7 @@ impl ServerHandler for Server {
             .enable_completions()
             .enable_prompts()
             .enable_resources()
+            .enable_tasks()
             .enable_tools()
             .enable_tool_list_changed()
             .build();
@@ -185,43 +173,57 @@ impl ServerHandler for Server {
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let session = self.session(&context.extensions)?;
-        // They are never closed.
-        let _place = self.calls.places.acquire().await;
+        let begun = takes_tasks(&context).then(Arc::<Begun>::default);
         let brought = (request_state, input_responses);
-        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought).await?);
-        let telling = context.meta.get_progress_token().map(|token| Telling::begin(context.peer.clone(), token));
-        let (telling, told) = telling.map(|(telling, told)| (Arc::new(telling), told)).unzip();
-        let events = telling.as_ref().map_or_else(|| Arc::new(NoEvents) as Arc<dyn Events>, |telling| Arc::clone(telling) as _);
-        let cancel = context.ct.clone();
+        let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought, begun.clone()).await?);
+        let token = context.meta.get_progress_token();
+        let (telling, told) = (token.is_some() || begun.is_some())
+            .then(|| Telling::begin(&context.peer, token, begun.clone()))
+            .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
         let request = Request {
-            session: Some(session),
+            session: Some(session.clone()),
             approver: Some(Arc::clone(&approver) as Arc<dyn Approver>),
-            events,
-            cancel: cancel.clone(),
+            events: telling.as_ref().map_or_else(|| Arc::new(NoEvents) as Arc<dyn Events>, |telling| Arc::clone(telling) as _),
+            // A task outlives its request.
+            cancel: if begun.is_some() { CancellationToken::new() } else { context.ct.clone() },
             ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
         };
-        let call = self.host.call(request);
-        let mut call = std::pin::pin!(call);
-        let answer = tokio::select! {
-            answer = &mut call => answer,
-            () = self.calls.end.cancelled() => {
-                cancel.cancel();
-                call.await
-            }
+        let came_to = match begun {
+            None => CameTo::Answer(Box::new(self.calls.run(request).await)),
+            Some(begun) => self.calls.run_or_begin(request, session.name(), &begun, &context.ct).await,
         };
         // What was told comes before the answer.
-        if let (Some(telling), Some(told)) = (telling, told) {
+        if let Some(telling) = telling {
             telling.end();
+        }
+        if let Some(told) = told {
             tokio::select! {
                 _ = told => {}
-                () = cancel.cancelled() => {}
+                () = context.ct.cancelled() => {}
             }
         }
-        let asked = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::ConfirmationRequired);
-        if let Some(required) = approver.required().filter(|_| asked) {
-            return Ok(required.into());
+        match came_to {
+            CameTo::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
+            CameTo::Answer(answer) => {
+                let asked = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::ConfirmationRequired);
+                if let Some(required) = approver.required().filter(|_| asked) {
+                    return Ok(required.into());
+                }
+                answer::result(*answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
+            }
         }
-        answer::result(answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+        self.task(&request.task_id, &context).map(|task| GetTaskResult::new(task.told()))
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.task(&request.task_id, &context).map(|task| task.answered(request.input_responses))
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.task(&request.task_id, &context).map(|task| task.cancel())
     }
 
     async fn list_prompts(

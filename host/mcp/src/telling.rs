@@ -1,7 +1,7 @@
-//! What a call tells while it runs, as the protocol's progress notifications.
+//! What a call tells while it runs: as the protocol's progress notifications, and to whoever asks for its task's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_host::text::cut;
 use berth_host::{Content, Events, Progress};
@@ -10,6 +10,8 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
+
+use crate::tasks::Begun;
 
 /// Notifications that wait for a client which reads slowly. What comes beyond is not told: the answer has it.
 const WAITING: usize = 64;
@@ -23,27 +25,41 @@ pub(crate) struct Telling {
     sender: Mutex<Option<Sender<(f64, String)>>>,
     /// How often something was told. The protocol wants each progress to be more than the one before.
     told: AtomicU64,
+    /// The call, where its client takes tasks.
+    begun: Option<Arc<Begun>>,
 }
 
 impl Telling {
-    /// Begins to tell a client. The handle ends when everything has been told, after [`end`](Self::end).
-    pub(crate) fn begin(peer: Peer<RoleServer>, token: ProgressToken) -> (Self, JoinHandle<()>) {
-        let (sender, receiver) = channel(WAITING);
-        let task = tokio::spawn(tell(peer, token, receiver));
-        (Self { sender: Mutex::new(Some(sender)), told: AtomicU64::new(0) }, task)
+    /// Begins to tell a client that gave a token. The handle ends when everything has been told, after [`end`](Self::end).
+    pub(crate) fn begin(
+        peer: &Peer<RoleServer>,
+        token: Option<ProgressToken>,
+        begun: Option<Arc<Begun>>,
+    ) -> (Self, Option<JoinHandle<()>>) {
+        let (sender, task) = token
+            .map(|token| {
+                let (sender, receiver) = channel(WAITING);
+                (sender, tokio::spawn(tell(peer.clone(), token, receiver)))
+            })
+            .unzip();
+        (Self { sender: Mutex::new(sender), told: AtomicU64::new(0), begun }, task)
     }
 
-    /// Tells nothing any more.
+    /// Sends nothing any more.
     pub(crate) fn end(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     fn say(&self, message: &str) {
+        let message = cut(message, MESSAGE);
+        if let Some(begun) = &self.begun {
+            begun.say(message);
+        }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = &*sender else { return };
         let step = self.told.fetch_add(1, Ordering::Relaxed) + 1;
         // A call may tell a fraction that falls, or none; steps only grow.
-        let _ = sender.try_send((step as f64, cut(message, MESSAGE).to_owned()));
+        let _ = sender.try_send((step as f64, message.to_owned()));
     }
 }
 

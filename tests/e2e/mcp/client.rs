@@ -82,6 +82,11 @@ impl Client {
         }
     }
 
+    /// Says with each request from now on that it knows an extension.
+    pub(crate) fn knows(&mut self, extension: &str) {
+        self.meta["io.modelcontextprotocol/clientCapabilities"]["extensions"][extension] = json!({});
+    }
+
     /// The id of the server's process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -5,6 +5,7 @@ mod client;
 mod driven;
 mod hostile;
 mod official;
+mod tasks;
 
 use std::fs;
 use std::time::{Duration, Instant};

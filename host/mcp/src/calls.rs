@@ -1,0 +1,95 @@
+//! The calls that run, whether their requests are open or have been answered with a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::{Answer, CancellationToken, Category, Host, Request};
+use rmcp::model::ProtocolVersion;
+use tokio::sync::Semaphore;
+
+use crate::answer;
+use crate::tasks::{Begun, End, KEPT, QUICK, Task, Tasks};
+
+/// Calls of one process at a time, which is more than a host runs: the others wait for a place there.
+const CALLS: u32 = 4096;
+
+/// How long what still runs may take to end, when the client is gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The calls of a server, so that they can be ended together.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    host: Arc<Host>,
+    places: Arc<Semaphore>,
+    pub(crate) end: CancellationToken,
+    pub(crate) tasks: Arc<Tasks>,
+}
+
+/// What has become of a call when its request is answered.
+pub(crate) enum CameTo {
+    Answer(Box<Answer>),
+    Task(Arc<Task>),
+}
+
+impl Calls {
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        Self { host, places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new(), tasks: Arc::default() }
+    }
+
+    /// Ends what runs, and waits until that is recorded.
+    pub(crate) async fn end(&self) {
+        self.end.cancel();
+        if tokio::time::timeout(PATIENCE, self.places.acquire_many(CALLS)).await.is_err() {
+            tracing::warn!("a call did not end within {} s of its client", PATIENCE.as_secs());
+        }
+    }
+
+    /// Makes a call, and ends it with the server.
+    pub(crate) async fn run(&self, request: Request) -> Answer {
+        // They are never closed.
+        let _place = self.places.acquire().await;
+        let cancel = request.cancel.clone();
+        let mut call = std::pin::pin!(self.host.call(request));
+        tokio::select! {
+            answer = &mut call => answer,
+            () = self.end.cancelled() => {
+                cancel.cancel();
+                call.await
+            }
+        }
+    }
+
+    /// Makes a call, which becomes a task of its session where it takes long. `gone`: the client takes its request back.
+    pub(crate) async fn run_or_begin(&self, request: Request, session: &Arc<str>, begun: &Begun, gone: &CancellationToken) -> CameTo {
+        let cancel = request.cancel.clone();
+        let calls = self.clone();
+        let mut call = Box::pin(async move { calls.run(request).await });
+        let mut quick = std::pin::pin!(tokio::time::sleep(QUICK));
+        let mut may_begin = true;
+        let task = loop {
+            tokio::select! {
+                answer = &mut call => return CameTo::Answer(Box::new(answer)),
+                () = gone.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                () = &mut quick, if may_begin => {
+                    if let Some(task) = self.tasks.begin(begun, session, cancel.clone()) {
+                        break task;
+                    }
+                    may_begin = false;
+                }
+            }
+        };
+        let (calls, kept) = (self.clone(), Arc::clone(&task));
+        tokio::spawn(async move {
+            let answer = call.await;
+            let is_cancelled = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::Cancelled);
+            let end = if is_cancelled { End::Cancelled } else { End::of(answer::result(answer, Some(&ProtocolVersion::V_2026_07_28))) };
+            calls.tasks.end(&kept, end);
+            tokio::select! {
+                () = tokio::time::sleep(KEPT) => {}
+                () = calls.end.cancelled() => {}
+            }
+            calls.tasks.forget(&kept);
+        });
+        CameTo::Task(task)
+    }
+}

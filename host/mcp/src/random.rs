@@ -1,0 +1,16 @@
+//! Names that nobody guesses.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// A name of 64 hexadecimal digits.
+///
+/// # Errors
+///
+/// The system has no random bytes.
+pub(crate) fn name() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,415 @@
+//! Calls that take long, as tasks: the request is answered at once, and the client comes back for what the call comes to.
+//!
+//! Only a client that says so with its request gets one, and only where the call is not quick. What a call asks while its request is open
+//! ends the request, as without tasks; what it asks later is asked in the task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_host::CancellationToken;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolResult, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams, InputRequest, InputResponses, JsonObject, TaskPayload,
+    TaskStatus,
+};
+use rmcp::task_manager::current_timestamp;
+use serde_json::Value;
+use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+use crate::random;
+
+/// How long a call holds its request open before it becomes a task. A client asks for a task's state again and again, and hears of its end
+/// later than of an answer; below half a second, which nobody takes for waiting and no proxy for a dead connection, that isn't worth it.
+pub(crate) const QUICK: Duration = Duration::from_millis(500);
+
+/// How long the client may take to fetch what a task came to.
+pub(crate) const KEPT: Duration = Duration::from_secs(300);
+
+/// Tasks of one session, and of all, with those that have ended and are kept. A call beyond holds its request open, as it would without tasks.
+const MOST_OF_SESSION: usize = 64;
+const MOST: usize = 1024;
+
+/// Bytes of the answers that are kept for one session, and for all.
+const BYTES_OF_SESSION: usize = 32 << 20;
+const BYTES: usize = 128 << 20;
+
+/// What a client is asked to wait before it asks for the state again: a quarter of what the call has taken, so that no answer comes later by
+/// more than that, within these bounds.
+const SOONEST: Duration = Duration::from_millis(250);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// A call of a client that takes tasks, until it is one.
+#[derive(Debug, Default)]
+pub(crate) struct Begun(Mutex<Stage>);
+
+#[derive(Debug)]
+enum Stage {
+    /// Its request is open. What it said last is kept for the task that it may become.
+    Open(Option<String>),
+    /// Its request ends with a question. It becomes no task any more.
+    Asked,
+    Task(Arc<Task>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Open(None)
+    }
+}
+
+impl Begun {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task that it is by now. Where it is none, it becomes none: the question ends its request.
+    pub(crate) fn asks(&self) -> Option<Arc<Task>> {
+        let mut stage = self.stage();
+        match &*stage {
+            Stage::Task(task) => Some(Arc::clone(task)),
+            Stage::Open(_) | Stage::Asked => {
+                *stage = Stage::Asked;
+                None
+            }
+        }
+    }
+
+    /// Whether it is a task.
+    pub(crate) fn is_task(&self) -> bool {
+        matches!(*self.stage(), Stage::Task(_))
+    }
+
+    /// Tells what happens, for whoever asks for the task's state. An empty text: nothing is to be told any more.
+    pub(crate) fn say(&self, text: &str) {
+        let text = (!text.is_empty()).then(|| text.to_owned());
+        match &mut *self.stage() {
+            Stage::Open(message) => *message = text,
+            Stage::Asked => {}
+            Stage::Task(task) => task.change(|state| state.message = text),
+        }
+    }
+}
+
+/// A call that the client comes back for.
+#[derive(Debug)]
+pub(crate) struct Task {
+    id: String,
+    session: Arc<str>,
+    began: Instant,
+    /// The same moment, for the client.
+    created: String,
+    cancel: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    updated: String,
+    /// What it said last.
+    message: Option<String>,
+    /// What its client is to be asked, and where the answer goes.
+    question: Option<(String, ElicitRequestParams, Sender<Value>)>,
+    /// Questions so far: each has a name of its own.
+    asked: usize,
+    end: Option<(End, Instant)>,
+}
+
+/// What a task came to.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The call's result, as JSON: what it takes in memory is its length.
+    Completed(String),
+    Failed(ErrorData),
+    Cancelled,
+}
+
+impl End {
+    /// Of a result.
+    pub(crate) fn of(result: Result<CallToolResult, ErrorData>) -> Self {
+        match result.and_then(|result| serde_json::to_string(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))) {
+            Ok(text) => Self::Completed(text),
+            Err(error) => Self::Failed(error),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Completed(text) => text.len(),
+            Self::Failed(_) | Self::Cancelled => 0,
+        }
+    }
+
+    fn payload(&self) -> TaskPayload {
+        match self {
+            Self::Completed(text) => TaskPayload::Completed { result: serde_json::from_str(text).unwrap_or_default() },
+            Self::Failed(error) => TaskPayload::Failed { error: object(error) },
+            Self::Cancelled => TaskPayload::Cancelled,
+        }
+    }
+}
+
+fn object(error: &ErrorData) -> JsonObject {
+    match serde_json::to_value(error) {
+        Ok(Value::Object(object)) => object,
+        _ => JsonObject::new(),
+    }
+}
+
+impl Task {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        state.updated = current_timestamp();
+        change(&mut state)
+    }
+
+    /// Asks its client's user. The answer comes with [`answered`](Self::answered); where it has ended before, it never does.
+    pub(crate) fn ask(&self, form: ElicitRequestParams) -> Receiver<Value> {
+        let (sender, answer) = channel();
+        self.change(|state| {
+            state.asked += 1;
+            let name = format!("question-{}", state.asked);
+            if state.end.is_none() {
+                state.question = Some((name, form, sender));
+            }
+        });
+        answer
+    }
+
+    /// Takes the question back.
+    pub(crate) fn ask_no_more(&self) {
+        self.change(|state| state.question = None);
+    }
+
+    /// Takes the client's answers. What answers nothing that is asked counts for nothing.
+    pub(crate) fn answered(&self, mut answers: InputResponses) {
+        self.change(|state| {
+            if let Some((name, form, sender)) = state.question.take() {
+                match answers.remove(&name) {
+                    // Where nobody waits for it any more, it counts for nothing.
+                    Some(answer) => drop(sender.send(answer)),
+                    None => state.question = Some((name, form, sender)),
+                }
+            }
+        });
+    }
+
+    /// Ends it, as soon as what runs has stopped.
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// What it is at, as the protocol has it when it is made.
+    pub(crate) fn seed(&self) -> rmcp::model::Task {
+        self.told().task
+    }
+
+    /// What it is at, with what it asks or came to.
+    pub(crate) fn told(&self) -> DetailedTask {
+        let state = self.state();
+        let mut task = rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
+        task.status_message.clone_from(&state.message);
+        let age = state.end.as_ref().map_or_else(Instant::now, |(_, at)| *at) - self.began;
+        // It is kept for that long from now on, or from its end.
+        task.ttl_ms = Some(milliseconds(age + KEPT));
+        task.poll_interval_ms = Some(milliseconds((age / 4).clamp(SOONEST, LATEST)));
+        let payload = match (&state.end, &state.question) {
+            (Some((end, _)), _) => end.payload(),
+            (None, Some((name, form, _))) => {
+                let request = InputRequest::Elicitation(ElicitRequest::new(form.clone()));
+                TaskPayload::InputRequired { input_requests: [(name.clone(), request)].into() }
+            }
+            (None, None) => TaskPayload::Working,
+        };
+        DetailedTask::new(task, payload)
+    }
+
+    fn bytes(&self) -> usize {
+        self.state().end.as_ref().map_or(0, |(end, _)| end.bytes())
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The tasks of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks(Mutex<HashMap<String, Arc<Task>>>);
+
+impl Tasks {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call a task of its session, where there is a place for one and its request doesn't end with a question.
+    pub(crate) fn begin(&self, begun: &Begun, session: &Arc<str>, cancel: CancellationToken) -> Option<Arc<Task>> {
+        let mut stage = begun.stage();
+        let mut held = self.held();
+        let of_session = held.values().filter(|task| task.session == *session).count();
+        let Stage::Open(message) = &mut *stage else { return None };
+        if held.len() >= MOST || of_session >= MOST_OF_SESSION {
+            return None;
+        }
+        let id = random::name().ok()?;
+        let created = current_timestamp();
+        let state = State { updated: created.clone(), message: message.take(), question: None, asked: 0, end: None };
+        let session = Arc::clone(session);
+        let task = Arc::new(Task { id: id.clone(), session, began: Instant::now(), created, cancel, state: Mutex::new(state) });
+        held.insert(id, Arc::clone(&task));
+        *stage = Stage::Task(Arc::clone(&task));
+        Some(task)
+    }
+
+    /// A session's task.
+    ///
+    /// # Errors
+    ///
+    /// The session has none with that id, or it ended too long ago.
+    pub(crate) fn of(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
+        let task = self.held().get(id).filter(|task| *task.session == *session).map(Arc::clone);
+        task.ok_or_else(|| {
+            let kept = KEPT.as_secs() / 60;
+            ErrorData::invalid_params(format!("there is no such task: what one came to is kept for {kept} minutes"), None)
+        })
+    }
+
+    /// Keeps what a task came to, where there is room for it.
+    pub(crate) fn end(&self, task: &Task, end: End) {
+        let held = self.held();
+        let of_session: usize = held.values().filter(|other| other.session == task.session).map(|other| other.bytes()).sum();
+        let of_all: usize = held.values().map(|other| other.bytes()).sum();
+        let bytes = end.bytes();
+        let end = if of_session + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {
+            let why = format!(
+                "the call has ended, and its answer of {bytes} bytes can't be kept beside those of earlier tasks. Those are kept for {} \
+                 minutes after their end",
+                KEPT.as_secs() / 60
+            );
+            End::of(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))
+        } else {
+            end
+        };
+        task.change(|state| {
+            state.question = None;
+            state.message = None;
+            state.end = Some((end, Instant::now()));
+        });
+    }
+
+    /// Forgets a task.
+    pub(crate) fn forget(&self, task: &Task) {
+        self.held().remove(&task.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::ElicitationSchema;
+    use serde_json::json;
+
+    fn session(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    fn begin(tasks: &Tasks, of: &str) -> Option<Arc<Task>> {
+        tasks.begin(&Begun::default(), &session(of), CancellationToken::new())
+    }
+
+    fn answer(bytes: usize) -> End {
+        End::Completed(format!("{{\"isError\":false}}{}", " ".repeat(bytes)))
+    }
+
+    fn form() -> ElicitRequestParams {
+        let requested_schema = ElicitationSchema::new(std::collections::BTreeMap::new());
+        ElicitRequestParams::FormElicitationParams { meta: None, message: "May it?".to_owned(), requested_schema }
+    }
+
+    #[test]
+    fn a_task_is_its_session_s_and_nobody_guesses_it() {
+        let tasks = Tasks::default();
+        let task = begin(&tasks, "a").expect("there is a place");
+        assert!(tasks.of("a", &task.id).is_ok());
+        assert!(tasks.of("b", &task.id).is_err(), "another session's");
+        assert!(tasks.of("a", "").is_err() && tasks.of("a", &task.id[1..]).is_err());
+        assert!(task.id.len() >= 32, "{}", task.id);
+        tasks.forget(&task);
+        assert!(tasks.of("a", &task.id).is_err());
+    }
+
+    #[test]
+    fn no_session_takes_the_places_of_the_others_nor_all_more_than_there_are() {
+        let tasks = Tasks::default();
+        let kept: Vec<_> = (0..MOST_OF_SESSION).map(|_| begin(&tasks, "a").expect("there is a place")).collect();
+        assert!(begin(&tasks, "a").is_none());
+        tasks.end(&kept[0], answer(1));
+        assert!(begin(&tasks, "a").is_none(), "one that has ended is kept");
+        tasks.forget(&kept[0]);
+        assert!(begin(&tasks, "a").is_some());
+        for other in 1..MOST / MOST_OF_SESSION {
+            assert!((0..MOST_OF_SESSION).all(|_| begin(&tasks, &other.to_string()).is_some()), "{other}");
+        }
+        assert!(begin(&tasks, "z").is_none());
+    }
+
+    #[test]
+    fn answers_are_kept_within_a_budget_and_what_is_beyond_is_told() {
+        let tasks = Tasks::default();
+        let told = |task: &Task| serde_json::to_value(task.told()).expect("is JSON");
+        for of in 0..BYTES / BYTES_OF_SESSION {
+            let of = of.to_string();
+            let (first, second) = (begin(&tasks, &of).expect("there is a place"), begin(&tasks, &of).expect("there is a place"));
+            tasks.end(&first, answer(BYTES_OF_SESSION - 1000));
+            tasks.end(&second, answer(1000));
+            let (first, second) = (told(&first), told(&second));
+            assert_eq!(first["result"]["isError"], false, "{first}");
+            assert_eq!((&second["status"], &second["result"]["isError"]), (&json!("completed"), &json!(true)), "{second}");
+        }
+        let other = begin(&tasks, "other").expect("there is a place");
+        tasks.end(&other, answer(BYTES / 10));
+        assert_eq!(told(&other)["result"]["isError"], true, "the budget of all");
+    }
+
+    #[test]
+    fn a_question_ends_an_open_request_and_is_asked_in_a_task() {
+        let tasks = Tasks::default();
+        let open = Begun::default();
+        assert!(open.asks().is_none());
+        assert!(tasks.begin(&open, &session("a"), CancellationToken::new()).is_none(), "its request has its answer");
+
+        let begun = Begun::default();
+        let task = tasks.begin(&begun, &session("a"), CancellationToken::new()).expect("there is a place");
+        let asked = begun.asks().expect("it is a task");
+        let mut answers = asked.ask(form());
+        let told = serde_json::to_value(task.told()).expect("is JSON");
+        assert_eq!(told["status"], "input_required");
+        assert_eq!(told["inputRequests"]["question-1"]["params"]["message"], "May it?", "{told}");
+        task.answered([("question-2".to_owned(), json!("no")), (String::new(), json!("yes"))].into());
+        assert_eq!(task.told().status(), TaskStatus::InputRequired, "what answers nothing counts for nothing");
+        assert!(answers.try_recv().is_err());
+        task.answered([("question-1".to_owned(), json!("yes"))].into());
+        assert_eq!(answers.try_recv().ok(), Some(json!("yes")));
+        assert_eq!(task.told().status(), TaskStatus::Working);
+
+        let mut late = task.ask(form());
+        tasks.end(&task, End::Cancelled);
+        assert!(late.try_recv().is_err());
+        assert_eq!(task.told().status(), TaskStatus::Cancelled);
+        assert!(task.ask(form()).try_recv().is_err() && task.told().status() == TaskStatus::Cancelled, "it asks nothing any more");
+    }
+
+    #[test]
+    fn an_error_of_the_protocol_fails_a_task_and_no_other_does() {
+        let tasks = Tasks::default();
+        let task = begin(&tasks, "a").expect("there is a place");
+        tasks.end(&task, End::of(Err(ErrorData::invalid_params("no such tool", None))));
+        let told = serde_json::to_value(task.told()).expect("is JSON");
+        assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!(-32602)), "{told}");
+        assert!(told.get("result").is_none());
+    }
+}
