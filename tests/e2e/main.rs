@@ -29,6 +29,7 @@ mod journey;
 mod limits;
 mod loading;
 mod mcp;
+mod mcp_config;
 mod plugin_commands;
 mod policy_commands;
 mod provisional;

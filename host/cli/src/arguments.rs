@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// Serve the tools to the MCP client that starts this
     #[command(after_help = SERVE_AFTER)]
     Serve,
+    /// Tell MCP clients of this server
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// List the questions of calls that need a yes, and answer them
     Approvals(ApprovalsArguments),
     /// List the tools, or tell everything about one
@@ -127,6 +130,53 @@ Examples:
 
 The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same
 rules as `berth call`; a call that needs a yes is asked about in the client, where it can ask, or else waits for `berth approvals`.";
+
+const MCP_CONFIG_AFTER: &str = "\
+Examples:
+  berth mcp config
+  berth mcp config cursor
+  berth mcp config vscode --project --write
+  berth mcp config claude-desktop --write -- --allow /home/u/project
+  berth mcp config codex --http http://127.0.0.1:8300/mcp
+
+The client starts this very binary, by its path. --write keeps everything else that its file has, shows what changes, and does nothing a
+second time. Of a server that is reached over HTTP, the file names a variable which has the token, and never the token itself.";
+
+/// `berth mcp`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Print what a client has to be told, or write it into the client's file
+    Config(McpConfig),
+}
+
+/// `berth mcp config`.
+#[derive(Args, Debug)]
+#[command(after_help = MCP_CONFIG_AFTER)]
+pub(crate) struct McpConfig {
+    /// The client; without one, those that are known are listed
+    pub(crate) client: Option<String>,
+    /// Write it into the client's file
+    #[arg(long, requires = "client")]
+    pub(crate) write: bool,
+    /// Into that of the project in the working directory, instead of the user's
+    #[arg(long, requires = "client")]
+    pub(crate) project: bool,
+    /// What the client calls the server
+    #[arg(long, value_name = "NAME", default_value = "berth", requires = "client")]
+    pub(crate) name: String,
+    /// The URL of a server that runs, instead of one that the client starts
+    #[arg(long, value_name = "URL", requires = "client")]
+    pub(crate) http: Option<String>,
+    /// The environment variable from which the client takes that server's token
+    #[arg(long, value_name = "NAME", default_value = "MCP_BERTH_TOKEN", requires = "http")]
+    pub(crate) token_variable: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Options of `berth serve`
+    #[arg(last = true, value_name = "OPTIONS", requires = "client")]
+    pub(crate) serve: Vec<String>,
+}
 
 const CALL_AFTER: &str = "\
 Examples:

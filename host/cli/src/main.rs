@@ -16,6 +16,7 @@ mod exit;
 mod host;
 mod init;
 mod man;
+mod mcp;
 mod nearest;
 mod new_file;
 mod plugin;
@@ -86,6 +87,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     match command {
         Command::Call(call) => call::run(&call, &options),
         Command::Serve => serve::run(&options),
+        Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
         Command::Audit(command) => audit::run(&command),

@@ -1,0 +1,277 @@
+//! The clients that are known: where each keeps its servers, and in which words. From their own documentation.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::nearest::nearest;
+
+/// What a client is to start or to reach.
+pub(super) enum Server {
+    /// A process of its own.
+    Stdio { program: String, arguments: Vec<String> },
+    /// One that runs already. Its token is in an environment variable of the client's.
+    Http { url: String, variable: String },
+}
+
+/// A client.
+pub(super) struct Client {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    user: User,
+    /// Its file in a project.
+    pub(super) project: Option<&'static str>,
+    pub(super) format: Format,
+    /// The table that has the servers.
+    pub(super) table: &'static str,
+    words: Words,
+}
+
+/// Where a client keeps what counts in all of its user's projects.
+enum User {
+    Home(&'static str),
+    /// In the folder that `XDG_CONFIG_HOME` names, else `~/.config`.
+    Config(&'static str),
+    /// In the folder that the variable names, else below the home.
+    Variable(&'static str, &'static str, &'static str),
+    /// In a file that is the client's own.
+    Command,
+}
+
+/// How a client's file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// JSON, with the comments and trailing commas that most of them take.
+    Json,
+    Toml,
+}
+
+/// How a client says which server to start or to reach.
+enum Words {
+    /// `command` and `args`; over HTTP `url` and `headers`, where the token's variable is written so.
+    Plain(Option<fn(&str) -> String>),
+    /// The same with a type: of a process, and over HTTP `http`.
+    Typed(&'static str, fn(&str) -> String),
+    Windsurf,
+    Gemini,
+    Codex,
+    OpenCode,
+    Copilot,
+}
+
+/// `${NAME}`.
+fn braces(variable: &str) -> String {
+    format!("${{{variable}}}")
+}
+
+/// `${env:NAME}`.
+fn of_environment(variable: &str) -> String {
+    format!("${{env:{variable}}}")
+}
+
+pub(super) const CLIENTS: [Client; 10] = [
+    Client {
+        name: "claude-code",
+        title: "Claude Code",
+        user: User::Command,
+        project: Some(".mcp.json"),
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Typed("stdio", braces),
+    },
+    Client {
+        name: "claude-desktop",
+        title: "Claude Desktop",
+        user: User::Config("Claude/claude_desktop_config.json"),
+        project: None,
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Plain(None),
+    },
+    Client {
+        name: "codex",
+        title: "Codex",
+        user: User::Variable("CODEX_HOME", ".codex", "config.toml"),
+        project: Some(".codex/config.toml"),
+        format: Format::Toml,
+        table: "mcp_servers",
+        words: Words::Codex,
+    },
+    Client {
+        name: "copilot",
+        title: "Copilot CLI",
+        user: User::Home(".copilot/mcp-config.json"),
+        project: None,
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Copilot,
+    },
+    Client {
+        name: "cursor",
+        title: "Cursor",
+        user: User::Home(".cursor/mcp.json"),
+        project: Some(".cursor/mcp.json"),
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Plain(Some(of_environment)),
+    },
+    Client {
+        name: "gemini",
+        title: "Gemini CLI",
+        user: User::Home(".gemini/settings.json"),
+        project: Some(".gemini/settings.json"),
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Gemini,
+    },
+    Client {
+        name: "opencode",
+        title: "opencode",
+        user: User::Config("opencode/opencode.json"),
+        project: Some("opencode.json"),
+        format: Format::Json,
+        table: "mcp",
+        words: Words::OpenCode,
+    },
+    Client {
+        name: "vscode",
+        title: "VS Code",
+        user: User::Config("Code/User/mcp.json"),
+        project: Some(".vscode/mcp.json"),
+        format: Format::Json,
+        table: "servers",
+        words: Words::Typed("stdio", of_environment),
+    },
+    Client {
+        name: "windsurf",
+        title: "Windsurf",
+        user: User::Home(".codeium/windsurf/mcp_config.json"),
+        project: None,
+        format: Format::Json,
+        table: "mcpServers",
+        words: Words::Windsurf,
+    },
+    Client {
+        name: "zed",
+        title: "Zed",
+        user: User::Config("zed/settings.json"),
+        project: None,
+        format: Format::Json,
+        table: "context_servers",
+        words: Words::Plain(None),
+    },
+];
+
+/// The client of a name.
+///
+/// # Errors
+///
+/// None is called so.
+pub(super) fn named(name: &str) -> Result<&'static Client, Error> {
+    CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
+        let near = nearest(name, CLIENTS.iter().map(|client| client.name));
+        let hint =
+            near.map_or_else(|| "`berth mcp config` lists those that are known".to_owned(), |near| format!("did you mean `{near}`?"));
+        Error::Usage(format!("there is no client `{name}`; {hint}"))
+    })
+}
+
+impl Client {
+    /// Its user's file. None: it has to be told by its own command.
+    ///
+    /// # Errors
+    ///
+    /// It is not known where the user's files are.
+    pub(super) fn user_file(&self) -> Result<Option<PathBuf>, Error> {
+        let home =
+            || folder("HOME").ok_or_else(|| Error::Usage("HOME names no folder, so nobody knows where the client has its file".to_owned()));
+        Ok(match self.user {
+            User::Home(file) => Some(home()?.join(file)),
+            User::Config(file) => {
+                let config = folder("XDG_CONFIG_HOME").map_or_else(|| home().map(|home| home.join(".config")), Ok)?;
+                Some(config.join(file))
+            }
+            User::Variable(variable, below, file) => {
+                Some(folder(variable).map_or_else(|| home().map(|home| home.join(below)), Ok)?.join(file))
+            }
+            User::Command => None,
+        })
+    }
+
+    /// Its file in the project of the working directory.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    pub(super) fn project_file(&self) -> Result<PathBuf, Error> {
+        let file = self.project.ok_or_else(|| Error::Usage(format!("{} has no file in a project", self.title)))?;
+        let here = std::env::current_dir().map_err(berth_host::HostError::io("finding the working directory"))?;
+        Ok(here.join(file))
+    }
+
+    /// Whether it reaches servers over HTTP, with a token that its file does not hold.
+    pub(super) fn takes_http(&self) -> bool {
+        !matches!(self.words, Words::Plain(None))
+    }
+
+    /// What it is told of a server.
+    ///
+    /// # Errors
+    ///
+    /// It is told of none like that.
+    pub(super) fn entry(&self, server: &Server) -> Result<Value, Error> {
+        Ok(match server {
+            Server::Stdio { program, arguments } => match self.words {
+                Words::Plain(_) | Words::Windsurf | Words::Gemini | Words::Codex => json!({ "command": program, "args": arguments }),
+                Words::Typed(kind, _) => json!({ "type": kind, "command": program, "args": arguments }),
+                Words::Copilot => json!({ "type": "local", "command": program, "args": arguments, "tools": ["*"] }),
+                Words::OpenCode => {
+                    let command: Vec<&String> = std::iter::once(program).chain(arguments).collect();
+                    json!({ "type": "local", "command": command, "enabled": true })
+                }
+            },
+            Server::Http { url, variable } => {
+                let headers = |token: String| json!({ "Authorization": format!("Bearer {token}") });
+                match self.words {
+                    Words::Plain(Some(token)) => json!({ "url": url, "headers": headers(token(variable)) }),
+                    Words::Plain(None) => {
+                        let title = self.title;
+                        return Err(Error::Usage(format!(
+                            "{title}'s file would have to hold the server's token; let it start `berth serve`"
+                        )));
+                    }
+                    Words::Typed(_, token) => json!({ "type": "http", "url": url, "headers": headers(token(variable)) }),
+                    Words::Windsurf => json!({ "serverUrl": url, "headers": headers(of_environment(variable)) }),
+                    Words::Gemini => json!({ "httpUrl": url, "headers": headers(braces(variable)) }),
+                    Words::Codex => json!({ "url": url, "bearer_token_env_var": variable }),
+                    Words::OpenCode => {
+                        json!({ "type": "remote", "url": url, "enabled": true, "headers": headers(format!("{{env:{variable}}}")) })
+                    }
+                    Words::Copilot => json!({ "type": "http", "url": url, "headers": headers(braces(variable)), "tools": ["*"] }),
+                }
+            }
+        })
+    }
+
+    /// The command that tells it of a server.
+    pub(super) fn command(&self, name: &str, server: &Server) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        match server {
+            Server::Stdio { program, arguments } => {
+                let mut line = words(&["claude", "mcp", "add", "--scope", "user", name, "--", program]);
+                line.extend(arguments.iter().cloned());
+                line
+            }
+            Server::Http { url, variable } => {
+                let header = format!("Authorization: Bearer {}", braces(variable));
+                words(&["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url, "--header", &header])
+            }
+        }
+    }
+}
+
+/// The folder that a variable names.
+fn folder(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|folder| Path::is_absolute(folder))
+}

@@ -1,0 +1,224 @@
+//! Puts a server into the text of a client's file, and changes nothing else of it.
+//!
+//! Whatever makes the new text, it is read again, and has to say what the old one said, with that one server: otherwise it is refused.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use serde_json::{Map, Value};
+
+use super::clients::Format;
+
+/// What says how a server is reached. Where one of these is not said any more, it must not stay.
+const WAYS: [&str; 8] = ["type", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"];
+
+/// The text of a file with a server of this name.
+///
+/// # Errors
+///
+/// What stands in the way, with its line.
+pub(super) fn edited(format: Format, before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+    match format {
+        Format::Json => json(before, table, name, entry),
+        Format::Toml => toml(before, table, name, entry),
+    }
+}
+
+fn json(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+    let root = parsed(before)?;
+    let was = root.to_serde_value().unwrap_or_else(|| Value::Object(Map::new()));
+    let wanted = with(was.clone(), table, name, entry).ok_or_else(|| not_an_object(table))?;
+    if was == wanted {
+        return Ok(before.to_owned());
+    }
+    let servers =
+        root.object_value_or_create().and_then(|object| object.object_value_or_create(table)).ok_or_else(|| not_an_object(table))?;
+    match servers.get(name).map(|property| (property.object_value(), property)) {
+        None => drop(servers.append(name, input(entry))),
+        Some((None, property)) => property.set_value(input(entry)),
+        Some((Some(there), _)) => change(&there, entry),
+    }
+    let mut after = root.to_string();
+    if !after.ends_with('\n') {
+        after.push('\n');
+    }
+    match parsed(&after)?.to_serde_value() {
+        Some(is) if is == wanted => Ok(after),
+        _ => Err(format!("it can't be changed without changing something else: `{table}` or `{name}` may stand in it twice")),
+    }
+}
+
+/// Changes what a server says of how it is reached, and keeps the rest.
+fn change(there: &CstObject, entry: &Value) {
+    let entry = entry.as_object().into_iter().flatten();
+    for property in there.properties() {
+        let name = property.decoded_name().unwrap_or_default();
+        if WAYS.contains(&name.as_str()) && !entry.clone().any(|(key, _)| *key == name) {
+            property.remove();
+        }
+    }
+    for (key, value) in entry {
+        match there.get(key) {
+            Some(property) => property.set_value(input(value)),
+            None => drop(there.append(key, input(value))),
+        }
+    }
+}
+
+/// What a file has to say. None: something in it is no object that has to be one.
+fn with(mut was: Value, table: &str, name: &str, entry: &Value) -> Option<Value> {
+    let servers = was.as_object_mut()?.entry(table).or_insert_with(|| Value::Object(Map::new())).as_object_mut()?;
+    match (servers.get_mut(name), entry) {
+        (Some(Value::Object(there)), Value::Object(entry)) => {
+            there.retain(|key, _| !WAYS.contains(&key.as_str()) || entry.contains_key(key));
+            there.extend(entry.clone());
+        }
+        _ => drop(servers.insert(name.to_owned(), entry.clone())),
+    }
+    Some(was)
+}
+
+/// JSON with comments and trailing commas, and no other liberties.
+fn parsed(text: &str) -> Result<CstRootNode, String> {
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    CstRootNode::parse(text, &options).map_err(|error| format!("line {}: it is no JSON: {}", error.line_display(), error.kind()))
+}
+
+fn not_an_object(table: &str) -> String {
+    format!("it is no object, or `{table}` in it is none")
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(bool) => CstInputValue::Bool(*bool),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Object(fields) => CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect()),
+    }
+}
+
+/// A table is put behind the others, where none of its name is there: nothing before it changes.
+fn toml(before: &str, table: &str, name: &str, entry: &Value) -> Result<String, String> {
+    let read = |text: &str| {
+        let parsed: Result<::toml::Table, _> = ::toml::from_str(text);
+        let read = parsed.map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            format!("line {line}: it is no TOML: {}", error.message())
+        })?;
+        serde_json::to_value(read).map_err(|error| error.to_string())
+    };
+    let was = read(before)?;
+    match was.get(table).map(|servers| servers.get(name)) {
+        Some(Some(there)) if there == entry => return Ok(before.to_owned()),
+        Some(Some(_)) => {
+            return Err(format!("[{table}.{name}] is there and says something else: remove it, or take another name with --name"));
+        }
+        Some(None) | None => {}
+    }
+    let mut after = before.to_owned();
+    if !after.is_empty() {
+        after.push_str(if after.ends_with('\n') { "\n" } else { "\n\n" });
+    }
+    after += &format!("[{table}.{name}]\n");
+    for (key, value) in entry.as_object().into_iter().flatten() {
+        // Texts and lists of them: JSON writes them as TOML does.
+        after += &format!("{key} = {value}\n");
+    }
+    let wanted = with(was, table, name, entry).ok_or_else(|| not_an_object(table))?;
+    match read(&after) {
+        Ok(is) if is == wanted => Ok(after),
+        _ => Err(format!("[{table}.{name}] can't be put behind the rest: `{table}` may be written in one line")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry() -> Value {
+        json!({ "command": "/usr/bin/berth", "args": ["serve"] })
+    }
+
+    #[track_caller]
+    fn gives(before: &str, after: &str) {
+        let edited = json_of(before).unwrap_or_else(|why| panic!("{why}: {before}"));
+        assert_eq!(edited, after);
+        assert_eq!(json_of(&edited).as_deref(), Ok(after), "it is done once");
+    }
+
+    fn json_of(before: &str) -> Result<String, String> {
+        json(before, "mcpServers", "berth", &entry())
+    }
+
+    #[test]
+    fn everything_else_in_a_file_is_kept() {
+        let own = "\"berth\": {\n      \"command\": \"/usr/bin/berth\",\n      \"args\": [\"serve\"]\n    }";
+        gives("", &format!("{{\n  \"mcpServers\": {{\n    {own}\n  }}\n}}\n"));
+        // Trailing commas are for files that have them.
+        let with_commas = own.replace("\"serve\"]\n", "\"serve\"],\n");
+        let before = "{\n  // mine\n  \"theme\": \"x\", /* so */\n  \"mcpServers\": {\n    \"other\": { \"command\": \"o\" }, // it\n";
+        gives(&format!("{before}  }},\n}}\n"), &format!("{before}    {with_commas},\n  }},\n}}\n"));
+        gives(
+            "{ \"mcpServers\": { \"berth\": { \"command\": \"old\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
+            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"], \"env\": { \"A\": \"b\" } } } }\n",
+        );
+        gives(
+            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"] } } }",
+            "{ \"mcpServers\": { \"berth\": { \"command\": \"/usr/bin/berth\", \"args\": [\"serve\"] } } }",
+        );
+    }
+
+    #[test]
+    fn another_way_to_a_server_takes_the_place_of_the_one_before() {
+        let before = "{ \"mcpServers\": { \"berth\": { \"url\": \"http://x\", \"headers\": {}, \"disabled\": true } } }";
+        let after: Value = serde_json::from_str(&json_of(before).expect("it is changed")).expect("it is JSON");
+        assert_eq!(after["mcpServers"]["berth"], json!({ "disabled": true, "command": "/usr/bin/berth", "args": ["serve"] }));
+    }
+
+    #[test]
+    fn what_can_t_be_understood_is_refused_with_its_line() {
+        for (wrong, line) in [("{\n  \"a\": 1,\n  b\n}", "line 3"), ("{\n\"a\": 'x' }", "line 2"), ("{\n\"a\": 1", "line 1")] {
+            let why = json_of(wrong).expect_err(wrong);
+            assert!(why.starts_with(line), "{wrong}: {why}");
+        }
+        for wrong in ["[]", "7", "{ \"mcpServers\": [] }"] {
+            assert!(json_of(wrong).is_err(), "{wrong}");
+        }
+        assert!(json_of("{ \"mcpServers\": {}, \"mcpServers\": { \"x\": {} } }").is_err(), "which of the two counts?");
+        assert!(json_of(&"[".repeat(100_000)).is_err());
+        let why = toml("a = 1\nb = \n", "mcp_servers", "berth", &entry()).expect_err("it is no TOML");
+        assert!(why.starts_with("line 2"), "{why}");
+    }
+
+    #[test]
+    fn a_table_is_put_behind_the_others() {
+        let of = |before: &str| toml(before, "mcp_servers", "berth", &entry());
+        let own = "[mcp_servers.berth]\ncommand = \"/usr/bin/berth\"\nargs = [\"serve\"]\n";
+        assert_eq!(of("").as_deref(), Ok(own));
+        let before = "# mine\nmodel = \"x\" # so\n[mcp_servers.other]\ncommand = \"o\"";
+        let after = of(before).expect("it is put behind");
+        assert_eq!(after, format!("{before}\n\n{own}"));
+        assert_eq!(of(&after), Ok(after.clone()), "it is done once");
+        assert!(of("mcp_servers = { other = { command = \"o\" } }\n").is_err());
+        assert!(of("[mcp_servers.berth]\ncommand = \"else\"\n").is_err());
+        let odd = json!({ "command": "a\"b\\c\nd", "args": [] });
+        let odd = toml("", "mcp_servers", "berth", &odd).expect("it can be written");
+        assert_eq!(
+            ::toml::from_str::<::toml::Table>(&odd).expect("it is TOML")["mcp_servers"]["berth"]["command"].as_str(),
+            Some("a\"b\\c\nd")
+        );
+    }
+}

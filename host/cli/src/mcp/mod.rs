@@ -1,0 +1,162 @@
+//! `berth mcp config`: what an MCP client has to be told, so that it starts or reaches Berth.
+
+mod clients;
+mod edit;
+mod file;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_host::HostError;
+use berth_host::text::neutral;
+use clap::Parser;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{Arguments, McpCommand, McpConfig, Options};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{FAINT, STRONG};
+use clients::{CLIENTS, Client, Server};
+
+/// Runs the command.
+pub(crate) fn run(command: &McpCommand, options: &Options) -> Result<Exit, Error> {
+    let McpCommand::Config(config) = command;
+    match config.client.as_deref() {
+        None => list(config.json),
+        Some(name) => one(clients::named(name)?, config, options),
+    }
+}
+
+/// The clients, and where they have their files.
+fn list(as_json: bool) -> Result<Exit, Error> {
+    if as_json {
+        let mut all = Vec::new();
+        for client in &CLIENTS {
+            let user = client.user_file()?;
+            all.push(json!({ "client": client.name, "title": client.title, "user": user, "project": client.project, "http": client.takes_http() }));
+        }
+        writeln!(std::io::stdout().lock(), "{:#}", Value::Array(all))?;
+        return Ok(Exit::Success);
+    }
+    let mut out = anstream::stdout().lock();
+    for client in &CLIENTS {
+        let user =
+            client.user_file()?.map_or_else(|| "by its own command".to_owned(), |file| neutral(&file.display().to_string()).into_owned());
+        let project = client.project.map(|file| format!("; --project: {file}")).unwrap_or_default();
+        let http = if client.takes_http() { "" } else { "; no --http" };
+        writeln!(out, "{STRONG}{:15}{STRONG:#} {:16} {FAINT}{user}{project}{http}{FAINT:#}", client.name, client.title)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result<Exit, Error> {
+    let server = server(config, options)?;
+    let entry = client.entry(&server)?;
+    let file = if config.project { Some(client.project_file()?) } else { client.user_file()? };
+    let Some(file) = file else {
+        return by_command(client, config, &server);
+    };
+    let table = client.table;
+    if !config.write {
+        if config.json {
+            let whole = object(table, object(&config.name, entry));
+            writeln!(std::io::stdout().lock(), "{:#}", json!({ "client": client.name, "file": file, "config": whole }))?;
+            return Ok(Exit::Success);
+        }
+        write!(std::io::stdout().lock(), "{}", edit::edited(client.format, "", table, &config.name, &entry).map_err(Error::Usage)?)?;
+        let file = neutral(&file.display().to_string()).into_owned();
+        writeln!(anstream::stderr(), "{FAINT}It belongs into {file}; `--write` puts it there, and keeps what the file has.{FAINT:#}")?;
+        return Ok(Exit::Success);
+    }
+    let changed = file::change(&file, config.project, |before| edit::edited(client.format, before, table, &config.name, &entry))?;
+    if config.json {
+        let changed = json!({ "client": client.name, "file": file, "changed": changed.is_some(), "diff": changed });
+        writeln!(std::io::stdout().lock(), "{changed:#}")?;
+        return Ok(Exit::Success);
+    }
+    let shown = neutral(&file.display().to_string()).into_owned();
+    match changed {
+        None => writeln!(anstream::stderr(), "{shown} says so already.")?,
+        Some(diff) => {
+            write!(std::io::stdout().lock(), "{}", neutral(&diff))?;
+            writeln!(anstream::stderr(), "{shown} is written. {} reads it when it starts.", client.title)?;
+        }
+    }
+    if let Server::Http { variable, .. } = &server {
+        writeln!(anstream::stderr(), "{} takes the server's token from the variable {variable}.", client.title)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// For a client whose file is its own: the command that tells it.
+fn by_command(client: &Client, config: &McpConfig, server: &Server) -> Result<Exit, Error> {
+    let words = client.command(&config.name, server);
+    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    if config.write {
+        let title = client.title;
+        return Err(Error::Usage(format!(
+            "{title} keeps its user's servers in a file that it rewrites while it runs; tell it with `{line}`, or write the project's file \
+             with --project"
+        )));
+    }
+    let mut out = std::io::stdout().lock();
+    match config.json {
+        true => writeln!(out, "{:#}", json!({ "client": client.name, "command": words }))?,
+        false => writeln!(out, "{line}")?,
+    }
+    Ok(Exit::Success)
+}
+
+/// What the client is to start or to reach.
+fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
+    let usage = |why: &str| Err(Error::Usage(why.to_owned()));
+    let of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    if config.name.is_empty() || config.name.len() > 64 || !config.name.chars().all(of_name) {
+        return usage("--name takes at most 64 letters, digits, `-` and `_`: tools are shown under it");
+    }
+    let Options { allow, allow_read, plugin, config: file, set, .. } = options;
+    if !(allow.is_empty() && allow_read.is_empty() && plugin.is_empty() && set.is_empty()) || file.is_some() {
+        return usage(
+            "what the server is to be started with stands behind `--`, as in `berth mcp config cursor -- --allow /home/u/project`",
+        );
+    }
+    if let Some(url) = &config.http {
+        let is_url = (url.starts_with("http://") || url.starts_with("https://")) && url.chars().all(|letter| letter.is_ascii_graphic());
+        let of_variable = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        return match () {
+            () if !is_url => usage("--http takes the server's URL, as in http://127.0.0.1:8300/mcp"),
+            () if !config.serve.is_empty() => usage("a server that is reached over HTTP runs already: its options can't be given here"),
+            () if config.token_variable.is_empty() || !config.token_variable.chars().all(of_variable) => {
+                usage("--token-variable takes the name of an environment variable, never the token itself")
+            }
+            () => Ok(Server::Http { url: url.clone(), variable: config.token_variable.clone() }),
+        };
+    }
+    let line = ["berth", "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
+    if let Err(error) = Arguments::try_parse_from(line) {
+        let why = error.to_string();
+        let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        return Err(Error::Usage(format!("`berth serve` does not take that: {why}")));
+    }
+    let program = program()?;
+    Ok(Server::Stdio { program, arguments: std::iter::once("serve".to_owned()).chain(config.serve.iter().cloned()).collect() })
+}
+
+/// The running binary: a client finds no other by the name alone where it was not started from a shell.
+fn program() -> Result<String, Error> {
+    let failed = || HostError::io("finding this program");
+    let path: PathBuf = std::env::current_exe().and_then(|path| path.canonicalize()).map_err(failed())?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| Error::Usage(format!("no client can be told of {}: it is not UTF-8", path.display())))
+}
+
+fn object(key: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(key.to_owned(), value)]))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=@%+,".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
