@@ -7,16 +7,23 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ProtocolVersion, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
 
+use crate::tools;
+
+/// What a client is told that would refuse the answer without a structured one.
+const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
+    too long or the tool gave none; what there is follows. Don't make the call again for it.";
+
 /// Where the protocol's `_meta` says what Berth has to tell beside the answer.
 const META: &str = "berth";
 
 /// What the client gets for a call. A failure is a tool's result too, so that the model learns of it; only a name that no tool has is the
-/// protocol's error.
+/// protocol's error. `promised`: the client was told that a structured answer has a schema. Without one, it would refuse the whole: so it gets
+/// an error, which may be without.
 ///
 /// # Errors
 ///
 /// There is no such tool.
-pub(crate) fn result(answer: Answer, version: Option<&ProtocolVersion>) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn result(answer: Answer, promised: bool, version: Option<&ProtocolVersion>) -> Result<CallToolResult, ErrorData> {
     let Answer { id, outcome, cached, truncated, .. } = answer;
     let mut told = Map::new();
     told.insert("call".to_owned(), json!(id));
@@ -31,6 +38,10 @@ pub(crate) fn result(answer: Answer, version: Option<&ProtocolVersion>) -> Resul
             add(&mut told, meta);
             let mut result = CallToolResult::success(blocks(content));
             result.structured_content = structured.filter(|value| fits(value, version));
+            if promised && result.structured_content.is_none() {
+                result.is_error = Some(true);
+                result.content.insert(0, ContentBlock::text(NOT_STRUCTURED));
+            }
             result
         }
         Err(failure) if failure.category == Category::ToolNotFound => {
@@ -58,9 +69,9 @@ pub(crate) fn result(answer: Answer, version: Option<&ProtocolVersion>) -> Resul
     Ok(result)
 }
 
-/// Whether a client of that revision takes such a value: before 2026-07-28, it has to be an object.
+/// Whether a client of that revision takes such a value.
 fn fits(value: &Value, version: Option<&ProtocolVersion>) -> bool {
-    value.is_object() || version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+    value.is_object() || tools::takes_any_value(version)
 }
 
 /// What the tool has to tell, under the keys that it chose. Those of Berth come later, and win.
@@ -99,5 +110,37 @@ fn block(at: usize, part: Content) -> ContentBlock {
                 ContentBlock::resource(ResourceContents::blob(data, uri).with_mime_type(media_type))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_host::CallId;
+
+    #[test]
+    fn a_client_that_was_promised_a_structured_answer_gets_one_or_an_error() {
+        let told = |structured: Option<Value>, promised: bool| {
+            let outcome = Ok(Output { structured, ..Output::text("what there is") });
+            let answer = Answer {
+                id: CallId("1".into()),
+                tool: None,
+                outcome,
+                decision: None,
+                approval: None,
+                cached: false,
+                truncated: false,
+                steps: Vec::new(),
+            };
+            let result = result(answer, promised, None).expect("the tool is there");
+            let text = serde_json::to_string(&result.content).expect("is JSON");
+            assert!(text.contains("what there is"), "{text}");
+            (result.is_error, result.structured_content.is_some(), text.contains("The call was made."))
+        };
+        let (object, list) = (json!({ "a": 1 }), json!([1]));
+        assert_eq!(told(Some(object.clone()), true), (Some(false), true, false));
+        assert_eq!(told(None, true), (Some(true), false, true));
+        assert_eq!(told(Some(list), true), (Some(true), false, true), "no revision before 2026-07-28 has it");
+        assert_eq!(told(None, false), (Some(false), false, false));
     }
 }

@@ -16,7 +16,6 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use crate::answer;
 use crate::approver::{Asking, ForCall, Tickets};
 use crate::calls::{Calls, CameTo};
 use crate::error::ServeError;
@@ -163,11 +162,11 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref())
+        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), context.protocol_version().as_ref())
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.host.tool(name).map(|definition| tools::tool(&definition))
+        self.host.tool(name).map(|definition| tools::tool(&definition, Some(&ProtocolVersion::V_2026_07_28)))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
@@ -209,7 +208,7 @@ impl ServerHandler for Server {
                 if let Some(required) = approver.required().filter(|_| asked) {
                     return Ok(required.into());
                 }
-                answer::result(*answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
+                self.calls.result(*answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
             }
         }
     }
