@@ -13,13 +13,14 @@ use berth_host::config::{Folders, McpApprovals};
 use berth_host::text::{cut, neutral_line};
 use berth_host::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
 use rmcp::model::{
-    ClientCapabilities, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
-    InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition, RequestStateCodec, SealOptions, SingleSelectEnumSchema,
-    TitledSingleSelectEnumSchema,
+    CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition,
+    RequestId, RequestStateCodec, SealOptions, ServerRequest, SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
 };
-use rmcp::service::{Peer, RequestContext};
-use rmcp::{ErrorData, RoleServer};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServiceError};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use crate::random;
 use crate::tasks::{Begun, Task};
@@ -129,6 +130,22 @@ enum Way {
     Nobody,
 }
 
+/// A question that the client shows, as long as it is there.
+struct Open(Option<(Peer<RoleServer>, RequestId)>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Where the runtime has ended, nobody is told any more.
+        if let (Some((peer, id)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move {
+                let taken_back = CancelledNotificationParam::new(Some(id), Some("the call has ended".to_owned()));
+                // A client that is gone shows nothing.
+                let _ = peer.notify_cancelled(taken_back).await;
+            });
+        }
+    }
+}
+
 struct Returned {
     tickets: Arc<Tickets>,
     session: Arc<str>,
@@ -184,7 +201,7 @@ impl ForCall {
         match &self.way {
             Way::Nobody => Reply::Unasked("`mcp = \"deny\"` in [approvals] lets no client ask".to_owned()),
             Way::Elsewhere => self.elsewhere(question).await,
-            Way::Elicit(peer) => match peer.create_elicitation(self.form(&question)).await {
+            Way::Elicit(peer) => match self.elicited(peer, &question).await {
                 Ok(result) => self.said(&result),
                 Err(error) => Reply::Unasked(format!("the client could not ask: {}", neutral_line(cut(&error.to_string(), 200)))),
             },
@@ -202,6 +219,19 @@ impl ForCall {
                     Err(error) => Reply::Unasked(format!("the client can't be asked: {error}")),
                 },
             },
+        }
+    }
+
+    /// Asks while the call waits. Where it doesn't any more, the client is told, so that it shows the question no longer.
+    async fn elicited(&self, peer: &Peer<RoleServer>, question: &Question) -> Result<ElicitResult, ServiceError> {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form(question)));
+        let asked = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+        let mut open = Open(Some((peer.clone(), asked.id.clone())));
+        let answer = asked.await_response().await;
+        open.0 = None;
+        match answer? {
+            ClientResult::ElicitResult(result) => Ok(result),
+            _ => Err(ServiceError::UnexpectedResponse),
         }
     }
 

@@ -53,6 +53,25 @@ fn the_client_s_user_is_asked_and_what_they_say_holds() {
 }
 
 #[test]
+fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, true);
+    let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+    let question = client.told("elicitation/create");
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    assert_eq!(client.told("notifications/cancelled")["params"]["requestId"], question["id"]);
+    // An answer that comes too late is one to nothing.
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": accept("once") }));
+    assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
+    assert_eq!(notes(&cli), "first\nsecond\n");
+    // Nor is one taken back that has its answer.
+    let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+    client.user_says(&accept("once"));
+    assert_eq!(client.answer(id)["isError"], false);
+    assert!(client.aside.iter().all(|message| message["method"] != "notifications/cancelled"));
+}
+
+#[test]
 fn a_yes_for_the_session_ends_with_the_connection() {
     let cli = Cli::new();
     fs::write(cli.work().join("notes.txt"), "changed\n").expect("it is written");
