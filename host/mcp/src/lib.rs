@@ -10,6 +10,7 @@ mod approver;
 mod bounded;
 mod calls;
 mod error;
+mod extras;
 mod prompts;
 mod random;
 mod resources;
@@ -21,5 +22,8 @@ mod tools;
 
 pub use approver::Asking;
 pub use error::ServeError;
+pub use extras::Extras;
+/// The protocol's own types, which [`Extras`] are made of.
+pub use rmcp::{ErrorData, model};
 pub use server::Server;
 pub use stdio::serve_stdio;

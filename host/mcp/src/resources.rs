@@ -6,6 +6,9 @@ use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};
 
+/// How Berth's own addresses begin.
+pub(crate) const OWN: &str = "berth://";
+
 /// The record of this session's calls.
 const RECORD: &str = "berth://record";
 
@@ -46,7 +49,7 @@ pub(crate) async fn read(host: &Host, session: &Session, folders: &Folders, uri:
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(media_type)]))
 }
 
-fn missing(uri: &str) -> ErrorData {
+pub(crate) fn missing(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 

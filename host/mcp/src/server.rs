@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::approver::{Asking, ForCall, Tickets};
 use crate::calls::{Calls, CameTo};
 use crate::error::ServeError;
+use crate::extras::{Extras, NoExtras};
 use crate::tasks::{Begun, Task};
 use crate::telling::Telling;
 use crate::{prompts, resources, tools};
@@ -37,6 +38,7 @@ pub struct Server {
     folders: Folders,
     asking: Arc<Asking>,
     tickets: Arc<Tickets>,
+    extras: Arc<dyn Extras>,
     calls: Calls,
     connection: Arc<Connection>,
 }
@@ -65,7 +67,14 @@ impl Server {
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
-        Ok(Self { host, session: None, folders, asking, tickets, calls, connection: Arc::default() })
+        let extras = Arc::new(NoExtras);
+        Ok(Self { host, session: None, folders, asking, tickets, extras, calls, connection: Arc::default() })
+    }
+
+    /// The same with prompts and resources of the embedding program's own.
+    #[must_use]
+    pub fn with_extras(self, extras: Arc<dyn Extras>) -> Self {
+        Self { extras, ..self }
     }
 
     /// The same for a connection of its own: in a session, or in those that its requests tell.
@@ -230,7 +239,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(vec![prompts::listed()]))
+        Ok(ListPromptsResult::with_all_items([prompts::listed()].into_iter().chain(self.extras.prompts()).collect()))
     }
 
     async fn get_prompt(
@@ -238,10 +247,12 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        let session = self.session(&context.extensions)?;
         if request.name != prompts::TOOLS {
-            return Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
+            let unknown = || Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
+            return self.extras.prompt(&session, &request).await.unwrap_or_else(unknown).map(GetPromptResponse::from);
         }
-        let tools = tools::of(&self.host, &self.session(&context.extensions)?)?;
+        let tools = tools::of(&self.host, &session)?;
         let host = Arc::clone(&self.host);
         // What is said of a path is looked for on the disk.
         let told = tokio::task::spawn_blocking(move || prompts::told(&host, &tools, request.arguments.as_ref())).await;
@@ -249,13 +260,15 @@ impl ServerHandler for Server {
     }
 
     async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+        let session = self.session(&context.extensions)?;
         let completion = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Prompt(prompt), prompts::PATH) if prompt.name == prompts::TOOLS => {
-                prompts::paths(&self.host, &self.session(&context.extensions)?, &request.argument.value).await
+                Some(prompts::paths(&self.host, &session, &request.argument.value).await)
             }
-            _ => return Err(ErrorData::invalid_params("nothing of that name has arguments that can be completed", None)),
+            _ => self.extras.completed(&session, &request).await,
         };
-        Ok(CompleteResult::new(completion))
+        let unknown = || ErrorData::invalid_params("nothing of that name has arguments that can be completed", None);
+        completion.map(CompleteResult::new).ok_or_else(unknown)
     }
 
     async fn list_resources(
@@ -263,7 +276,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(resources::listed()))
+        Ok(ListResourcesResult::with_all_items([resources::listed(), self.extras.resources()].concat()))
     }
 
     async fn list_resource_templates(
@@ -271,7 +284,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items([resources::templates(), self.extras.resource_templates()].concat()))
     }
 
     async fn read_resource(
@@ -279,7 +292,15 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        resources::read(&self.host, &self.session(&context.extensions)?, &self.folders, &request.uri).await.map(ReadResourceResponse::from)
+        let session = self.session(&context.extensions)?;
+        let read = match request.uri.starts_with(resources::OWN) {
+            true => resources::read(&self.host, &session, &self.folders, &request.uri).await,
+            false => {
+                let missing = || Err(resources::missing(&request.uri));
+                self.extras.resource(&session, &request.uri).await.unwrap_or_else(missing)
+            }
+        };
+        read.map(ReadResourceResponse::from)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
