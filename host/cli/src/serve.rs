@@ -1,14 +1,12 @@
 //! `berth serve`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_host::config::Folders;
-use berth_host::{HostError, PostingApprover, Questions, Session};
-use berth_mcp::{Asking, ServeError, Server, serve_stdio};
+use berth_host::{HostError, Session};
+use berth_mcp::{ServeError, Server, serve_stdio};
 
 use crate::arguments::Options;
-use crate::asking::shown;
 use crate::call::interrupt;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -20,19 +18,9 @@ pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let settings = loaded.config.approvals;
-    let asking = Asking {
-        mcp: settings.mcp,
-        posting: PostingApprover {
-            questions: Questions::of(&folders),
-            wait: Duration::from_secs(settings.wait_secs.get()),
-            lasting: Duration::from_secs(settings.expire_secs.get()),
-        },
-        // A client shows text, and no colours.
-        words: |question| anstream::adapter::strip_str(&shown::of_call(question)).to_string(),
-    };
     host::block_on(async {
         let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
-        let server = Server::new(Arc::new(host), folders, asking).map_err(failed)?;
+        let server = Server::new(Arc::new(host), folders, &settings).map_err(failed)?;
         serve_stdio(server, Session::new(session()?), end).await.map_err(failed)?;
         Ok(Exit::Success)
     })

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_host::text::{neutral, neutral_line};
-use serde_json::Value;
+pub(crate) use berth_host::config::inline as toml;
+use berth_host::text::neutral_line;
 
 /// A path on one line, without what could steer a terminal.
 pub(crate) fn path(path: &Path) -> String {
@@ -17,46 +17,5 @@ pub(crate) fn time(time: Duration) -> String {
         micros @ 0..1000 => format!("{micros} µs"),
         micros @ 1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
         micros => format!("{:.1} s", micros as f64 / 1e6),
-    }
-}
-
-/// A value as TOML, on one line.
-pub(crate) fn toml(value: &Value) -> String {
-    match value {
-        Value::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        Value::Object(table) => {
-            let pairs: Vec<String> = table.iter().map(|(key, value)| format!("{} = {}", bare(key), toml(value))).collect();
-            format!("{{ {} }}", pairs.join(", "))
-        }
-        // JSON's escapes are TOML's as well; what could steer a terminal is escaped on top.
-        Value::String(_) => value.to_string().chars().map(visible).collect(),
-        other => other.to_string(),
-    }
-}
-
-fn bare(key: &str) -> String {
-    let is_bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if is_bare { key.to_owned() } else { toml(&Value::String(key.to_owned())) }
-}
-
-fn visible(c: char) -> String {
-    let text = c.to_string();
-    if neutral(&text) == text { text } else { format!("\\U{:08X}", u32::from(c)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn values_are_written_as_toml() {
-        let check = |value: Value, expected: &str| assert_eq!(toml(&value), expected);
-        check(json!(30), "30");
-        check(json!(["a\"b", true]), r#"["a\"b", true]"#);
-        check(json!({ "path": "b", "access": "read" }), r#"{ path = "b", access = "read" }"#);
-        check(json!({ "a b": "\n" }), r#"{ "a b" = "\n" }"#);
-        check(json!("\u{1b}[31m\u{202e}\u{7f}"), r#""\u001b[31m\U0000202E\U0000007F""#);
     }
 }

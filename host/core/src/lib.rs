@@ -253,7 +253,7 @@ mod validate;
 mod waiting;
 
 pub use approvals::{
-    Always, Approval, Approver, Attached, Fingerprint, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
+    Always, Approval, Approver, Attached, Fingerprint, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
 };
 pub use audit::Trail;
 pub use berth_contract::{

@@ -4,7 +4,6 @@
 //! what is to be asked, and the client makes it again with the answer and a sealed ticket, which says what was asked, and counts once.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,19 +44,11 @@ const USED: &str = "used.json";
 const MOST_USED: usize = 4096;
 
 /// How a server's clients come to a yes.
-pub struct Asking {
-    /// Where a question goes: `[approvals] mcp`.
-    pub mcp: McpApprovals,
+pub(crate) struct Asking {
+    /// Where a question goes.
+    pub(crate) mcp: McpApprovals,
     /// What asks where the client can't, or must not.
-    pub posting: PostingApprover,
-    /// Puts a question into words: all of what a yes would allow, and nothing that hides a part of it.
-    pub words: fn(&Question) -> String,
-}
-
-impl fmt::Debug for Asking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").field("mcp", &self.mcp).finish_non_exhaustive()
-    }
+    pub(crate) posting: PostingApprover,
 }
 
 /// Seals tickets, and knows which were used: for all servers of one user, so that a client may bring its ticket to any of them.
@@ -270,7 +261,7 @@ impl ForCall {
         let properties = [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
         let mut requested_schema = ElicitationSchema::new(properties);
         requested_schema.required = Some(vec![FIELD.to_owned()]);
-        ElicitRequestParams::FormElicitationParams { meta: None, message: (self.asking.words)(question), requested_schema }
+        ElicitRequestParams::FormElicitationParams { meta: None, message: question.words(), requested_schema }
     }
 
     /// What the person said.

@@ -20,7 +20,6 @@ mod tasks;
 mod telling;
 mod tools;
 
-pub use approver::Asking;
 pub use error::ServeError;
 pub use extras::Extras;
 /// The protocol's own types, which [`Extras`] are made of.

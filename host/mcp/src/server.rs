@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_host::config::Folders;
-use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, Request, Session};
+use berth_host::config::{Approvals, Folders};
+use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, Extensions,
     GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
@@ -58,12 +58,13 @@ impl Drop for Connection {
 }
 
 impl Server {
-    /// What serves the tools of a host. `folders`: those of the host.
+    /// What serves the tools of a host, and has its clients asked as `approvals` says. `folders`: those of the host.
     ///
     /// # Errors
     ///
     /// The key that seals what clients bring back can't be read or made.
-    pub fn new(host: Arc<Host>, folders: Folders, asking: Asking) -> Result<Self, ServeError> {
+    pub fn new(host: Arc<Host>, folders: Folders, approvals: &Approvals) -> Result<Self, ServeError> {
+        let asking = Asking { mcp: approvals.mcp, posting: PostingApprover::of(&folders, approvals) };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));

@@ -4,7 +4,6 @@ pub(crate) mod shown;
 mod terminal;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use berth_host::config::{Folders, Loaded};
 use berth_host::{Approver, BoxFuture, PostingApprover, Question, Questions, Reply, Scope};
@@ -32,11 +31,7 @@ impl Asker {
             (true, true) => Self::Yes(questions),
             (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
             (false, _) if crate::ask::is_watched() => Self::Terminal(questions),
-            (false, _) => Self::Elsewhere(PostingApprover {
-                questions,
-                wait: Duration::from_secs(settings.wait_secs.get()),
-                lasting: Duration::from_secs(settings.expire_secs.get()),
-            }),
+            (false, _) => Self::Elsewhere(PostingApprover::of(folders, settings)),
         })
     }
 

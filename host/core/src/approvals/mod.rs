@@ -9,6 +9,7 @@ mod outdated;
 mod posted;
 mod preview;
 mod question;
+mod words;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -21,6 +22,7 @@ pub use always::Proposal;
 pub use fingerprint::Fingerprint;
 pub use posted::{Posted, PostingApprover, Questions};
 pub use question::{Always, Approver, Attached, Preview, Question, Reply, Scope};
+pub use words::Mark;
 
 use crate::config::{Folders, Loaded};
 use crate::facts::Facts;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Approver, Fingerprint, Preview, Question, Reply, Scope, outdated};
-use crate::config::Folders;
+use crate::config::{Approvals, Folders};
 use crate::session::seconds;
 use crate::state;
 
@@ -309,6 +309,12 @@ impl Approver for PostingApprover {
 }
 
 impl PostingApprover {
+    /// One that leaves questions in the data folder, and waits as `[approvals]` says.
+    pub fn of(folders: &Folders, settings: &Approvals) -> Self {
+        let (wait, lasting) = (Duration::from_secs(settings.wait_secs.get()), Duration::from_secs(settings.expire_secs.get()));
+        Self { questions: Questions::of(folders), wait, lasting }
+    }
+
     async fn asked(&self, question: Question) -> Result<Reply, HostError> {
         let standing = |question: Question| {
             let questions = self.questions.clone();

@@ -17,6 +17,7 @@ mod file;
 mod folders;
 mod gates;
 mod governing;
+mod inline;
 pub(crate) mod insert;
 mod keys;
 mod load;
@@ -43,6 +44,7 @@ pub use governing::{
     ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
     PolicyRules, Shell, TrustLevel, WrittenPattern,
 };
+pub use inline::inline;
 pub use load::{Entry, Inputs, Loaded, load, working_directory};
 pub use narrow::Ignored;
 pub use output::{Overflow, Redaction};

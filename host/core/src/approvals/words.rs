@@ -1,0 +1,190 @@
+//! A question as a person reads it: all of the action, and nothing in it that steers what shows it, or hides a part.
+
+use std::fmt::Write;
+
+use berth_contract::text::{neutral, neutral_line};
+use berth_contract::{Access, SubjectKind};
+use berth_policy::ActedOn;
+use serde_json::Value;
+
+use super::{Always, Attached, Question};
+use crate::config::inline;
+
+/// What a part of a question's words is, for who shows it in colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A name.
+    Strong,
+    /// What is there for those who look for it.
+    Faint,
+    /// A line that would be added.
+    Added,
+    /// A line that would go.
+    Removed,
+    /// A character that steers or hides, written as what it is.
+    Warning,
+}
+
+impl Question {
+    /// Everything that a yes would allow, and why it is asked, in plain text.
+    pub fn words(&self) -> String {
+        self.marked(&|_, text| text.to_owned())
+    }
+
+    /// The same, with parts of it as `mark` has them.
+    pub fn marked(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
+        let mut words = Words { text: format!("{} needs a yes", mark(Mark::Strong, &neutral_line(&self.tool))), mark };
+        if self.provider != self.tool {
+            let _ = write!(words.text, " {}", mark(Mark::Faint, &format!("({})", neutral_line(&self.provider))));
+        }
+        words.text.push('\n');
+        if let Some(caller) = &self.caller {
+            words.field("asked by", &neutral_line(caller));
+        }
+        for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
+            words.field("acts on", &format!("{} {}", deed(subject), inline(&Value::String(subject.text.clone()))));
+        }
+        for (name, value) in self.shown_arguments() {
+            match value {
+                Value::String(lines) if lines.contains('\n') => words.block(&neutral_line(name), lines, |_| None),
+                value => words.field(&neutral_line(name), &inline(value)),
+            }
+        }
+        for (index, part) in self.attachments.iter().enumerate() {
+            words.attachment(index, part);
+        }
+        if let Some(preview) = &self.preview {
+            match preview.diff.is_empty() {
+                true => words.field("change", "none: the file holds exactly this already"),
+                false => words.block("change", &preview.diff, |line| match line.as_bytes().first()? {
+                    b'+' => Some(Mark::Added),
+                    b'-' => Some(Mark::Removed),
+                    b'@' => Some(Mark::Faint),
+                    _ => None,
+                }),
+            }
+        }
+        words.field("why", &format!("{}, {}", neutral_line(&self.decision.rule), neutral_line(&self.decision.place)));
+        words.text
+    }
+
+    /// What a yes for good would write, or why it can't be said, likewise.
+    pub fn marked_always(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
+        let mut words = Words { text: String::new(), mark };
+        match &self.always {
+            Always::Writes(proposal) => words.block("always writes into your berth.toml", &proposal.text(), |_| None),
+            Always::Unavailable(reason) => words.field("always", &format!("can't be said: {}", neutral_line(reason))),
+        }
+        words.text
+    }
+
+    fn is_an_argument(&self, subject: &ActedOn) -> bool {
+        self.shown_arguments().any(|(_, value)| value.as_str() == Some(&subject.text))
+    }
+}
+
+/// What is done, in a word or two.
+fn deed(subject: &ActedOn) -> &'static str {
+    match (subject.kind, subject.access) {
+        (SubjectKind::Command, _) => "runs",
+        (SubjectKind::Url, Access::Read) => "gets",
+        (SubjectKind::Url, Access::Write) => "sends to",
+        (_, Access::Read) => "reads",
+        (_, Access::Write) => "writes",
+    }
+}
+
+struct Words<'m> {
+    text: String,
+    mark: &'m dyn Fn(Mark, &str) -> String,
+}
+
+impl Words<'_> {
+    fn field(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.text, "  {}: {value}", (self.mark)(Mark::Strong, name));
+    }
+
+    /// Several lines, each behind a bar, so that none can be taken for one of Berth's own.
+    fn block(&mut self, name: &str, lines: &str, mark: impl Fn(&str) -> Option<Mark>) {
+        let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, name));
+        for line in lines.split_inclusive('\n') {
+            let mark = mark(line);
+            self.text.push_str("  │ ");
+            self.line(line.strip_suffix('\n').unwrap_or(line), mark);
+            self.text.push('\n');
+        }
+    }
+
+    /// A line whose characters that could steer a terminal, or hide something, are written as what they are.
+    fn line(&mut self, line: &str, mark: Option<Mark>) {
+        let mut rest = line;
+        while let Some((at, strange)) = rest.char_indices().find(|(_, c)| steers(*c)) {
+            self.part(&rest[..at], mark);
+            self.part(&format!("\\u{{{:x}}}", u32::from(strange)), Some(Mark::Warning));
+            rest = &rest[at + strange.len_utf8()..];
+        }
+        self.part(rest, mark);
+    }
+
+    fn part(&mut self, text: &str, mark: Option<Mark>) {
+        match mark {
+            Some(mark) if !text.is_empty() => self.text.push_str(&(self.mark)(mark, text)),
+            _ => self.text.push_str(text),
+        }
+    }
+
+    fn attachment(&mut self, index: usize, part: &Attached) {
+        let media_type = part.media_type.as_deref().unwrap_or("no type");
+        let name = format!("attachment {index}");
+        self.field(&name, &format!("{}, {} bytes, SHA-256 {}", neutral_line(media_type), part.bytes, neutral_line(&part.sha256)));
+        if let Some(content) = &part.text {
+            self.block(&name, content, |_| None);
+        }
+    }
+}
+
+fn steers(c: char) -> bool {
+    let mut buffer = [0; 4];
+    let one: &str = c.encode_utf8(&mut buffer);
+    c != '\t' && neutral(one) != one
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn question() -> Question {
+        let decision = json!({ "verdict": "ask", "gate": "permissions", "rule": "a rule", "place": "a place", "remedy": "" });
+        let subject = json!({ "kind": "path", "access": "write", "text": "/w/real" });
+        let question = json!({
+            "id": "1", "session": "s", "fingerprint": "0".repeat(64), "tool": "write", "provider": "file", "subjects": [subject],
+            "arguments": { "path": "/w/link", "content": "one\ntwo\u{9b}31m", "list": [1, "\u{202e}"] }, "decision": decision,
+            "preview": { "file": "/w/real", "sha256": "", "diff": "@@\n-a\u{1b}b\n+c\n", "shows": ["list"] },
+            "attachments": [{ "media_type": "text/plain", "bytes": 3, "sha256": "ab", "text": "att" }], "always": { "unavailable": "no" },
+        });
+        serde_json::from_value(question).expect("it is a question")
+    }
+
+    #[test]
+    fn all_of_the_action_is_told_and_none_of_it_steers() {
+        assert_eq!(
+            question().words(),
+            "write needs a yes (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
+             attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  change:\n  │ @@\n  │ -a\\u{1b}b\n  │ +c\n  \
+             why: a rule, a place\n"
+        );
+    }
+
+    #[test]
+    fn what_is_added_goes_or_is_strange_is_marked_and_nothing_else_of_a_stranger_s() {
+        let marked = question().marked(&|mark, text| format!("<{mark:?} {text}>"));
+        for part in
+            ["  │ <Removed -a><Warning \\u{1b}><Removed b>\n", "  │ <Added +c>\n", "  │ two<Warning \\u{9b}>31m\n", "<Strong write>"]
+        {
+            assert!(marked.contains(part), "{part} is not in {marked}");
+        }
+        assert_eq!(question().marked_always(&|_, text| text.to_owned()), "  always: can't be said: no\n");
+    }
+}
