@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_host::config::{Approvals, Folders};
+use berth_host::text::cut;
 use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, Extensions,
-    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest,
+    CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -27,6 +29,28 @@ use crate::{prompts, resources, tools};
 /// What the client tells its model about this server.
 const INSTRUCTIONS: &str = "Tools run in a sandbox that reaches only what its operator granted. A refusal names the rule that decided and \
     the line that would change it: show it to the user, and don't try to get around it. Some calls wait until a person has agreed.";
+
+/// The requests that are answered. One that is called so and can't be read has wrong parameters.
+const METHODS: [&str; 15] = [
+    "completion/complete",
+    "initialize",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
+
+/// Bytes of a method that a client is told there is none of.
+const METHOD: usize = 100;
 
 /// The host's tools for clients.
 #[derive(Clone)]
@@ -233,6 +257,14 @@ impl ServerHandler for Server {
 
     async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.task(&request.task_id, &context).map(|task| task.cancel())
+    }
+
+    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        let method = request.method.as_str();
+        Err(match METHODS.contains(&method) {
+            true => ErrorData::invalid_params(format!("the parameters are none of `{method}`"), None),
+            false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None),
+        })
     }
 
     async fn list_prompts(

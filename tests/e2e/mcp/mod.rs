@@ -59,6 +59,12 @@ fn what_fails_is_a_result_and_what_is_no_tool_an_error() {
     assert!(unknown["error"]["message"].as_str().is_some_and(|message| message.contains("read")), "it names what looks like it: {unknown}");
     let unknown = client.request("tools/sell", json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    let long = client.request(&"x".repeat(1 << 20), json!({}));
+    assert_eq!(long["error"]["code"], -32601);
+    assert!(long.to_string().len() < 1000, "what a client says is not said again at any length");
+    for wrong in [json!({ "name": "read", "arguments": [] }), json!({ "name": 7 }), json!({})] {
+        assert_eq!(client.request("tools/call", wrong.clone())["error"]["code"], -32602, "{wrong}");
+    }
     let unknown = client.request("tools/list", json!({ "cursor": "nonsense" }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let tools: Vec<_> = records(&cli.root.path().join("data")).iter().map(|record| record["front_end"].clone()).collect();
