@@ -13,8 +13,9 @@ use berth_host::text::{cut, neutral_line};
 use berth_host::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition,
-    RequestId, RequestStateCodec, SealOptions, ServerRequest, SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
+    ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema,
+    PrimitiveSchemaDefinition, ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerRequest, SingleSelectEnumSchema,
+    TitledSingleSelectEnumSchema,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServiceError};
@@ -108,6 +109,8 @@ pub(crate) struct ForCall {
     asking: Arc<Asking>,
     /// Who answers, for the record.
     by: String,
+    /// Whether the client's revision has choices with titles of their own: since 2025-11-25.
+    has_titles: bool,
     /// The call, where its client takes tasks.
     begun: Option<Arc<Begun>>,
 }
@@ -165,7 +168,9 @@ impl ForCall {
             |client| format!("MCP client {}", neutral_line(cut(&format!("{} {}", client.name, client.version), NAME))),
         );
         let can_ask = context.client_capabilities().is_some_and(|client| asks(&client));
-        let ends = context.protocol_version().is_some_and(|version| !version.has_initialize());
+        let version = context.protocol_version();
+        let ends = version.as_ref().is_some_and(|version| !version.has_initialize());
+        let has_titles = version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str());
         let way = match (asking.mcp, can_ask) {
             (McpApprovals::Deny, _) => Way::Nobody,
             (McpApprovals::Terminal, _) | (McpApprovals::Client, false) => Way::Elsewhere,
@@ -176,7 +181,7 @@ impl ForCall {
             }
             (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
         };
-        Ok(Self { way, asking: Arc::clone(asking), by, begun })
+        Ok(Self { way, asking: Arc::clone(asking), by, has_titles, begun })
     }
 
     /// What the client has to ask before it makes the call again, where there is something.
@@ -254,10 +259,17 @@ impl ForCall {
             (SESSION, "Allow calls that are the same, as long as this connection lasts"),
             (NO, "Don't allow it"),
         ];
-        let choices = choices.map(|(value, title)| ConstTitle::new(value, title));
-        let mut choice = TitledSingleSelectEnumSchema::new(choices.into());
-        choice.title = Some("Allow it?".into());
-        let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(choice));
+        let title = Some("Allow it?".into());
+        let choice = if self.has_titles {
+            let mut choice = TitledSingleSelectEnumSchema::new(choices.map(|(value, title)| ConstTitle::new(value, title)).into());
+            choice.title = title;
+            EnumSchema::Single(SingleSelectEnumSchema::Titled(choice))
+        } else {
+            let mut choice = LegacyEnumSchema::new(choices.map(|(value, _)| value.to_owned()).into());
+            choice.enum_names = Some(choices.map(|(_, title)| title.to_owned()).into());
+            choice.title = title;
+            EnumSchema::Legacy(choice)
+        };
         let properties = [(FIELD.to_owned(), PrimitiveSchemaDefinition::Enum(choice))].into();
         let mut requested_schema = ElicitationSchema::new(properties);
         requested_schema.required = Some(vec![FIELD.to_owned()]);

@@ -53,6 +53,20 @@ fn the_client_s_user_is_asked_and_what_they_say_holds() {
 }
 
 #[test]
+fn a_form_is_one_of_the_client_s_revision() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], "2025-06-18", true);
+    let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
+    let form = client.user_says(&accept("once"));
+    let choice = &form["requestedSchema"]["properties"]["answer"];
+    assert_eq!((&choice["type"], &choice["enum"]), (&json!("string"), &json!(["once", "session", "no"])), "{form}");
+    assert_eq!(choice["enumNames"].as_array().map(Vec::len), Some(3), "{form}");
+    assert!(choice.get("oneOf").is_none(), "{form}");
+    assert_eq!(client.answer(id)["isError"], false);
+    assert_eq!(notes(&cli), "changed\n");
+}
+
+#[test]
 fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, true);
