@@ -49,6 +49,9 @@ const METHODS: [&str; 15] = [
     "tools/list",
 ];
 
+/// Those that 2026-07-28 has no more.
+const BEFORE: [&str; 2] = ["initialize", "ping"];
+
 /// Bytes of a method that a client is told there is none of.
 const METHOD: usize = 100;
 
@@ -259,9 +262,10 @@ impl ServerHandler for Server {
         self.task(&request.task_id, &context).map(|task| task.cancel())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        Err(match METHODS.contains(&method) {
+        let gone = BEFORE.contains(&method) && context.protocol_version().is_some_and(|version| !version.has_initialize());
+        Err(match METHODS.contains(&method) && !gone {
             true => ErrorData::invalid_params(format!("the parameters are none of `{method}`"), None),
             false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, cut(method, METHOD).to_owned(), None),
         })
