@@ -18,6 +18,9 @@ let answer;
 let asked = [];
 /** The call that runs while the next lines are read. */
 let running;
+/** What it has told of itself, and who waits for that. */
+let progress = [];
+let hearing = () => {};
 /** How often the server told that its tools are others, and who waits for it. */
 let changes = 0;
 let waiting = () => {};
@@ -43,15 +46,19 @@ function transport({ command, args, url, token }) {
 async function call(step, signal) {
     ({ answer } = step);
     asked = [];
-    const progress = [];
-    const options = { signal, onprogress: told => progress.push(told.message) };
+    progress = [];
+    const onprogress = told => {
+        progress.push(told.message);
+        hearing();
+    };
+    const options = { signal, onprogress };
     const params = { name: step.name, arguments: step.arguments };
     try {
         const result = await (one ? client.callTool(params, undefined, options) : client.callTool(params, options));
         const text = result.content.filter(part => part.type === 'text').map(part => part.text);
-        return { failed: result.isError === true, text: text.join('\n'), asked, progress };
+        return { failed: result.isError === true, text: text.join('\n'), asked };
     } catch (error) {
-        return { error: String(error), asked, progress };
+        return { error: String(error), asked };
     }
 }
 
@@ -88,6 +95,12 @@ const steps = {
     async begin(step) {
         const stop = new AbortController();
         running = { stop, ended: call(step, stop.signal) };
+        return {};
+    },
+    async heard(step) {
+        while (!progress.includes(step.message)) {
+            await new Promise(resolve => (hearing = resolve));
+        }
         return {};
     },
     async abort() {

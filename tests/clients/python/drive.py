@@ -23,6 +23,9 @@ class Driver:
         self.asked = []
         # The call that runs while the next lines are read: how to stop it, and what it came to.
         self.running = None
+        # What it has told of itself, and that there is something new.
+        self.progress = []
+        self.hearing = anyio.Event()
         # The server has told that its tools are others.
         self.told = anyio.Event()
         self.listening = anyio.Event()
@@ -70,17 +73,18 @@ class Driver:
         """Calls a tool. What fails by the protocol is told as `error`."""
         self.answer = step.get("answer")
         self.asked = []
-        progress = []
+        self.progress = []
 
         async def told(_done, _total, message):
-            progress.append(message)
+            self.progress.append(message)
+            self.hearing.set()
 
         try:
             result = await self.client.call_tool(step["name"], step.get("arguments"), progress_callback=told)
         except Exception as error:
-            return {"error": repr(error), "asked": self.asked, "progress": progress}
+            return {"error": repr(error), "asked": self.asked}
         text = "\n".join(part.text for part in result.content if part.type == "text")
-        return {"failed": bool(result.is_error), "text": text, "asked": self.asked, "progress": progress}
+        return {"failed": bool(result.is_error), "text": text, "asked": self.asked}
 
     async def begin(self, step):
         running = self.running = {"scope": anyio.CancelScope(), "ended": anyio.Event(), "came": {"error": "stopped"}}
@@ -91,6 +95,12 @@ class Driver:
             running["ended"].set()
 
         self.tasks.start_soon(run)
+        return {}
+
+    async def heard(self, step):
+        while step["message"] not in self.progress:
+            self.hearing = anyio.Event()
+            await self.hearing.wait()
         return {}
 
     async def abort(self, _step):

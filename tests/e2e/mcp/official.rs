@@ -52,9 +52,8 @@ fn is_at_home(kind: Kind) {
 
     lists_reads_and_is_told(&mut client);
     is_asked(&mut client, &cli);
-    hears_of_progress(&mut client);
     sees_a_plugin_change(&mut client, &folder);
-    takes_a_call_back(&mut client, &cli);
+    hears_of_a_call_and_takes_it_back(&mut client, &cli);
     leaves_while_a_call_runs(client, &cli);
 }
 
@@ -92,12 +91,6 @@ fn is_asked(client: &mut Driven, cli: &Cli) {
     assert!(records.iter().any(|record| record["approved_by"] == "MCP client drive 1"), "the record says who: {records:?}");
 }
 
-fn hears_of_progress(client: &mut Driven) {
-    let told = client.call("hostile__flood_progress", json!({ "count": 100 }), yes());
-    let told = told["progress"].as_array().unwrap_or_else(|| panic!("{told}"));
-    assert!(told.iter().any(|message| message.as_str().is_some_and(|message| message.starts_with("ppp"))), "{told:?}");
-}
-
 fn sees_a_plugin_change(client: &mut Driven, folder: &Path) {
     let say = |client: &mut Driven| client.call("word__say", json!({}), yes())["text"].clone();
     assert_eq!(say(client), "one");
@@ -117,12 +110,13 @@ fn put(folder: &Path, component: &Component) {
     fs::rename(folder.join(".word.tmp"), folder.join("word.wasm")).expect("it is put in place");
 }
 
-fn takes_a_call_back(client: &mut Driven, cli: &Cli) {
-    begin_looping(client, cli, 1);
+fn hears_of_a_call_and_takes_it_back(client: &mut Driven, cli: &Cli) {
+    begin(client, "hostile__emit_and_loop");
+    assert_eq!(client.step("heard", json!({ "message": BEGUN })), json!({}));
     let ended = client.step("abort", json!({}));
     assert!(ended["error"].is_string(), "{ended}");
     let since = Instant::now();
-    while cancelled(cli) < 1 {
+    while !is_cancelled(cli, "hostile__emit_and_loop") {
         assert!(since.elapsed() < Duration::from_secs(60), "it goes on");
         assert_eq!(client.call("read", json!({ "path": "notes.txt" }), Value::Null)["failed"], false, "others go on");
     }
@@ -130,27 +124,30 @@ fn takes_a_call_back(client: &mut Driven, cli: &Cli) {
 
 /// A client that goes away closes the pipe, waits for about two seconds, and ends the process. The record has the end of the call all the same.
 fn leaves_while_a_call_runs(mut client: Driven, cli: &Cli) {
-    begin_looping(&mut client, cli, 2);
-    client.close();
-    assert_eq!(cancelled(cli), 2, "the end of the call is recorded");
-}
-
-/// Begins a call that ends by itself in ten minutes, and waits until it runs.
-fn begin_looping(client: &mut Driven, cli: &Cli, times: usize) {
-    client.step("begin", json!({ "name": "hostile__loop_forever", "arguments": {}, "answer": yes() }));
+    begin(&mut client, "hostile__loop_forever");
     let since = Instant::now();
-    while count(cli, |record| record["kind"] == "intent" && record["tool"] == "hostile__loop_forever") < times {
+    while !has(cli, |record| record["kind"] == "intent" && record["tool"] == "hostile__loop_forever") {
         assert!(since.elapsed() < Duration::from_secs(60), "it does not begin");
         client.tools();
     }
+    client.close();
+    assert!(is_cancelled(cli, "hostile__loop_forever"), "the end of the call is recorded");
 }
 
-fn cancelled(cli: &Cli) -> usize {
-    count(cli, |record| record["tool"] == "hostile__loop_forever" && record["result"] == "cancelled")
+/// What a call tells when it runs.
+const BEGUN: &str = "begun";
+
+/// Begins a call that ends by itself in ten minutes.
+fn begin(client: &mut Driven, tool: &str) {
+    client.step("begin", json!({ "name": tool, "arguments": { "text": BEGUN }, "answer": yes() }));
 }
 
-fn count(cli: &Cli, which: impl Fn(&Value) -> bool) -> usize {
-    records(&cli.root.path().join("data")).iter().filter(|record| which(record)).count()
+fn is_cancelled(cli: &Cli, tool: &str) -> bool {
+    has(cli, |record| record["tool"] == tool && record["result"] == "cancelled")
+}
+
+fn has(cli: &Cli, which: impl Fn(&Value) -> bool) -> bool {
+    records(&cli.root.path().join("data")).iter().any(which)
 }
 
 /// The inspector's command line makes one connection for each command, with the configuration that `docs/mcp.md` shows.
