@@ -2,6 +2,7 @@
 
 mod approvals;
 mod client;
+mod conformance;
 mod driven;
 mod hostile;
 mod official;

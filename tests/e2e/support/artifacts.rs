@@ -45,7 +45,7 @@ pub(crate) fn builtin(name: &'static str) -> Builtin {
 }
 
 /// What was built beside this program, in `target/debug`.
-fn built(name: &str) -> PathBuf {
+pub(crate) fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a test knows its program");
     let folder = program.parent().and_then(Path::parent).expect("a test lies in target/debug/deps");
     let path = folder.join(name);

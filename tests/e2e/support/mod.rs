@@ -12,7 +12,7 @@ mod running;
 mod scene;
 
 pub(crate) use answers::{failure, loot, refused};
-pub(crate) use artifacts::{berth, builtin, example, fetched, plugin};
+pub(crate) use artifacts::{berth, built, builtin, example, fetched, plugin};
 pub(crate) use attacks::attacks;
 pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
