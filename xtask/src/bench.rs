@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::{Done, cargo, host, step};
+use crate::{Done, cargo, clients, host, step};
 
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     host::build()?;
     step::headline("build berth and the benches in release");
     host::compile_release(&["bench"])?;
+    clients::provide().iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));
     let status =

@@ -1,8 +1,8 @@
-//! Other people's clients of the protocol, and its conformance suite, which the tests of the MCP server take: fetched once, in the versions
-//! that stand in `tests/clients`.
+//! Other people's clients and servers of the protocol, and its conformance suite, which the tests and the benches of the MCP server take:
+//! fetched once, in the versions that stand in `tests/clients`.
 //!
 //! A machine without Node or Python, or without its registry, has to stay green. So nothing here is an error: what can't be had is left out,
-//! loudly, and the tests that would take it say so as well.
+//! loudly, and the tests and benches that would take it say so as well.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ const FETCHED: &str = "fetched";
 pub(crate) fn provide() -> Vec<String> {
     let left_out = |language: &Language| match language.provide() {
         Ok(()) => None,
-        Err(why) => Some(format!("the tests with clients in {}: {why}", language.name)),
+        Err(why) => Some(format!("clients and servers in {}: {why}", language.name)),
     };
     LANGUAGES.iter().filter_map(left_out).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::Setting;
-use crate::measure::output_of;
+use crate::measure::{output_of, resident};
 use crate::sandbox::Sandbox;
 use crate::table::{Row, Target, Unit};
 
@@ -48,9 +48,9 @@ pub(crate) fn child(repository: &Path, copies: usize) -> Result<(), String> {
     let begin = Instant::now();
     let sandbox = Sandbox::with_copies(repository, &scratch, copies)?;
     let start = begin.elapsed().as_secs_f64() * 1e3;
-    let idle = resident()?;
+    let idle = resident("/proc/self/status")?;
     let p50 = if copies == 0 { None } else { Some(sandbox.p50(500)?.as_secs_f64() * 1e6) };
-    println!("{}", json!({ "start_ms": start, "idle_mib": idle, "used_mib": resident()?, "p50_us": p50 }));
+    println!("{}", json!({ "start_ms": start, "idle_mib": idle, "used_mib": resident("/proc/self/status")?, "p50_us": p50 }));
     Ok(())
 }
 
@@ -64,11 +64,4 @@ fn figures(setting: &Setting, copies: usize) -> Result<Value, String> {
 
 fn number(figures: &Value, key: &str) -> Option<f64> {
     figures[key].as_f64()
-}
-
-/// The memory of this process that is in RAM, in MiB.
-fn resident() -> Result<f64, String> {
-    let status = std::fs::read_to_string("/proc/self/status").map_err(|error| format!("can't read /proc/self/status: {error}"))?;
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
-    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or("/proc/self/status has no VmRSS".to_owned())
 }

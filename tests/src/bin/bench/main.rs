@@ -8,6 +8,7 @@ mod files;
 mod governed;
 mod kept;
 mod loaded;
+mod mcp;
 mod measure;
 mod process;
 mod sandbox;
@@ -36,7 +37,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -46,12 +47,14 @@ const GROUPS: [Group; 9] = [
     Group { names: &["memory", "plugins"], measure: loaded::measure },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },
+    Group { names: &["mcp"], measure: mcp::measure },
 ];
 
 fn main() -> ExitCode {
     berth_host::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
         Ok(Arguments { loaded: Some(copies), repository, .. }) => loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS),
+        Ok(Arguments { echo_lines: true, .. }) => mcp::echo_lines().map(|()| ExitCode::SUCCESS),
         Ok(arguments) => run(&arguments),
         Err(message) => Err(message),
     };
@@ -87,6 +90,8 @@ struct Arguments {
     json: Option<PathBuf>,
     /// Measure this process with so many plugins loaded, and nothing else.
     loaded: Option<usize>,
+    /// Say lines back, and nothing else.
+    echo_lines: bool,
     names: Vec<String>,
 }
 
@@ -99,6 +104,7 @@ impl Arguments {
                 "--repository" => arguments.repository = value()?.into(),
                 "--json" => arguments.json = Some(value()?.into()),
                 "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
+                "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => arguments.names.push(name.to_owned()),
                 other => {
                     let known: Vec<_> = GROUPS.iter().flat_map(|group| group.names).copied().collect();

@@ -69,9 +69,24 @@ pub(crate) fn median(mut values: Vec<Duration>) -> Duration {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-fn median_ratio(mut values: Vec<f64>) -> f64 {
+/// The value that so many of a hundred don't exceed.
+pub(crate) fn percentile(values: &[Duration], percent: usize) -> Duration {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.get((values.len() * percent / 100).min(values.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+/// The middle value; the upper one of two.
+pub(crate) fn median_ratio(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// The memory in RAM of the process whose `status` lies at a path, in MiB.
+pub(crate) fn resident(status: &str) -> Result<f64, String> {
+    let text = std::fs::read_to_string(status).map_err(|error| format!("can't read {status}: {error}"))?;
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok());
+    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or_else(|| format!("{status} has no VmRSS"))
 }
 
 /// Where `PATH` has a program.

@@ -1,0 +1,207 @@
+//! `berth serve` on stdin and stdout, against the servers that the protocol's own project has for Node, one in Python, and a loop that only
+//! says lines back. The client is the same for all, and they take turns.
+
+mod client;
+mod servers;
+
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+pub(crate) use self::client::echo_lines;
+use self::client::{Client, IN_FLIGHT};
+use self::servers::{BERTH, NODE, Place, Server};
+use crate::Setting;
+use crate::measure::{median, median_ratio, percentile};
+use crate::table::{Row, Target, Unit, show_time};
+
+const ROUNDS: usize = 15;
+
+/// Calls before anything counts: Node compiles what it has run often.
+const WARM_UP: usize = 3_000;
+
+/// Calls of a round, one after the other and many at a time.
+const ONE_BY_ONE: usize = 300;
+const MANY: usize = 800;
+
+/// Starts of each server, and the calls after which its memory is looked at.
+const STARTS: usize = 5;
+const CALLS: usize = 1_000;
+
+pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let place = Place::make(setting)?;
+    let mut rows = on_one_core(|| measure_calls(&place, "one core"))??;
+    rows.extend(on_one_core(|| measure_process(&place))??);
+    rows.push(on_one_core(|| beside_a_hung_call(&place))??);
+    // Where there is more than one core, figures depend on which of them a process woke up on: they are told and not judged.
+    let wherever = measure_calls(&place, "all cores")?;
+    rows.extend(wherever.into_iter().map(|row| Row { target: Target::None, ..row }));
+    Ok(rows)
+}
+
+/// What the measurements of one server came to.
+#[derive(Default)]
+struct Measured {
+    name: &'static str,
+    /// The median of each round.
+    p50: Vec<Duration>,
+    /// All calls that were made one after the other.
+    times: Vec<Duration>,
+    /// The time of each call among many, on average in each round.
+    each: Vec<Duration>,
+}
+
+fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    let tools = [
+        ("echo", place.echoing(), [Target::AtMost(1.0), Target::AtMost(1.0 / 15.0), Target::AtLeast(3.0)]),
+        ("read of 4 KiB", place.reading(), [Target::AtMost(0.4), Target::None, Target::AtLeast(4.0)]),
+    ];
+    for (tool, (servers, left_out), targets) in tools {
+        let measured = in_turn(&servers)?;
+        let [median_of, worst_of, many_of] = targets;
+        let (ours, node) = (of(&measured, BERTH), of(&measured, NODE));
+        let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, value, target| Row {
+            name: "mcp",
+            what: format!("{tool} over MCP, {on}, {what}"),
+            value,
+            unit: Unit::Ratio,
+            target,
+            ours: ours.map(unit_of).unwrap_or_default(),
+            rival: against(&measured, unit_of, left_out.as_deref()),
+        };
+        let both = ours.zip(node);
+        let ratio = |of: fn(&Measured) -> &Vec<Duration>| {
+            both.map(|(ours, node)| median_ratio(of(ours).iter().zip(of(node)).map(|(ours, node)| in_ratio(*ours, *node)).collect()))
+        };
+        let p99 = |measured: &Measured| percentile(&measured.times, 99);
+        rows.extend([
+            row("p50", &|measured| show_time(median(measured.p50.clone())), ratio(|measured| &measured.p50), median_of),
+            row("p99", &|measured| show_time(p99(measured)), both.map(|(ours, node)| in_ratio(p99(ours), p99(node))), worst_of),
+            row(
+                &format!("{IN_FLIGHT} at a time"),
+                &|measured| a_second(median(measured.each.clone())),
+                ratio(|measured| &measured.each).map(|ratio| 1.0 / ratio),
+                many_of,
+            ),
+        ]);
+    }
+    Ok(rows)
+}
+
+/// All servers run, and one after the other is measured, again and again.
+fn in_turn(servers: &[Server]) -> Result<Vec<Measured>, String> {
+    let mut clients: Vec<Client> = servers.iter().map(Server::start).collect::<Result<_, _>>()?;
+    for (server, client) in servers.iter().zip(&mut clients) {
+        client.many(&server.call, WARM_UP)?;
+    }
+    let mut measured: Vec<Measured> = servers.iter().map(|server| Measured { name: server.name, ..Measured::default() }).collect();
+    for _ in 0..ROUNDS {
+        for ((server, client), measured) in servers.iter().zip(&mut clients).zip(&mut measured) {
+            let times = client.one_by_one(&server.call, ONE_BY_ONE)?;
+            measured.p50.push(median(times.clone()));
+            measured.times.extend(times);
+            measured.each.push(client.many(&server.call, MANY)?);
+        }
+    }
+    Ok(measured)
+}
+
+/// The time to start, and the memory of a server that has answered some calls.
+fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
+    let (servers, left_out) = place.echoing();
+    // What is compiled once for a machine has been.
+    servers.iter().try_for_each(|server| server.start().map(drop))?;
+    let mut started: Vec<Measured> = servers.iter().map(|server| Measured { name: server.name, ..Measured::default() }).collect();
+    let mut memory = vec![Vec::new(); servers.len()];
+    for _ in 0..STARTS {
+        for ((server, started), memory) in servers.iter().zip(&mut started).zip(&mut memory) {
+            let mut client = server.start()?;
+            started.p50.push(client.start);
+            client.one_by_one(&server.call, CALLS)?;
+            memory.push(client.resident()?);
+        }
+    }
+    let memory: Vec<(&str, f64)> = servers.iter().zip(memory).map(|(server, memory)| (server.name, median_ratio(memory))).collect();
+    let memory_of = |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| *memory);
+    let start = |measured: &Measured| show_time(median(measured.p50.clone()));
+    let both = of(&started, BERTH).zip(of(&started, NODE));
+    let others = memory.iter().filter(|(name, _)| *name != BERTH).map(|(name, mib)| format!("{name} {mib:.1} MiB"));
+    Ok(vec![
+        Row {
+            name: "mcp",
+            what: "from the start of an MCP server to its first answer, one core".to_owned(),
+            value: both.map(|(ours, node)| in_ratio(median(ours.p50.clone()), median(node.p50.clone()))),
+            unit: Unit::Ratio,
+            target: Target::AtMost(1.0 / 25.0),
+            ours: of(&started, BERTH).map(start).unwrap_or_default(),
+            rival: against(&started, &start, left_out.as_deref()),
+        },
+        Row {
+            name: "mcp",
+            what: format!("resident memory of an MCP server after {CALLS} calls"),
+            value: memory_of(BERTH).zip(memory_of(NODE)).map(|(ours, node)| ours / node),
+            unit: Unit::Ratio,
+            target: Target::AtMost(1.0 / 3.0),
+            ours: memory_of(BERTH).map_or_else(String::new, |mib| format!("{mib:.1} MiB")),
+            rival: others.chain(left_out).collect::<Vec<_>>().join(", "),
+        },
+    ])
+}
+
+/// What a call that comes to no end costs the others of its client.
+fn beside_a_hung_call(place: &Place) -> Result<Row, String> {
+    let (server, hung) = place.hanging();
+    let (mut alone, mut beside) = (server.start()?, server.start()?);
+    beside.leave_hanging(&hung)?;
+    let (mut of_alone, mut of_beside) = (Vec::new(), Vec::new());
+    for client in [&mut alone, &mut beside] {
+        client.many(&server.call, WARM_UP)?;
+    }
+    for _ in 0..ROUNDS {
+        of_alone.extend(alone.one_by_one(&server.call, ONE_BY_ONE)?);
+        of_beside.extend(beside.one_by_one(&server.call, ONE_BY_ONE)?);
+    }
+    let (of_alone, of_beside) = (percentile(&of_alone, 99), percentile(&of_beside, 99));
+    Ok(Row {
+        name: "mcp",
+        what: "echo over MCP beside a call that hangs, one core, p99".to_owned(),
+        value: Some(in_ratio(of_beside, of_alone)),
+        unit: Unit::Ratio,
+        target: Target::AtMost(2.0),
+        ours: show_time(of_beside),
+        rival: format!("alone {}", show_time(of_alone)),
+    })
+}
+
+/// Does something with this thread, and the processes that it starts, on one core alone.
+fn on_one_core<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let failed = |error| format!("can't stay on one core: {error}");
+    let all = sched_getaffinity(None).map_err(failed)?;
+    let first = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap_or_default();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).map_err(failed)?;
+    let done = work();
+    sched_setaffinity(None, &all).map_err(failed)?;
+    Ok(done)
+}
+
+fn of<'a>(measured: &'a [Measured], name: &str) -> Option<&'a Measured> {
+    measured.iter().find(|measured| measured.name == name)
+}
+
+/// What the others came to, and why some did not.
+fn against(measured: &[Measured], shown: &dyn Fn(&Measured) -> String, left_out: Option<&str>) -> String {
+    let others = measured.iter().filter(|measured| measured.name != BERTH);
+    let told = others.map(|measured| format!("{} {}", measured.name, shown(measured))).chain(left_out.map(str::to_owned));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn in_ratio(ours: Duration, rival: Duration) -> f64 {
+    ours.as_secs_f64() / rival.as_secs_f64().max(1e-9)
+}
+
+fn a_second(each: Duration) -> String {
+    format!("{:.0} a second", 1.0 / each.as_secs_f64().max(1e-9))
+}

@@ -1,0 +1,153 @@
+//! The servers that are measured, and how each is started.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use super::client::Client;
+use crate::Setting;
+use crate::measure::find_program;
+
+/// What is said back.
+const SAID: &str = "hello";
+
+/// Bytes of the file that is read.
+const BYTES: usize = 4096;
+
+/// How the servers are called in the table.
+pub(crate) const BERTH: &str = "berth";
+pub(crate) const NODE: &str = "node";
+pub(crate) const PYTHON: &str = "python";
+pub(crate) const FLOOR: &str = "floor";
+
+/// A server that can be started any number of times, and the call that is made of it.
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// The home of a server that shall find nothing of the user's.
+    home: Option<PathBuf>,
+    directory: PathBuf,
+    pub(crate) call: String,
+    /// What its answer has in it. Empty: it answers nothing that could be looked at.
+    answer: String,
+}
+
+/// Where everything lies.
+pub(crate) struct Place {
+    repository: PathBuf,
+    berth: PathBuf,
+    bench: PathBuf,
+    home: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn make(setting: &Setting) -> Result<Self, String> {
+        let bench = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
+        let home = setting.scratch.join("mcp");
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
+        made.map_err(|error| format!("can't create {}: {error}", home.display()))?;
+        let folder = tempfile::tempdir_in(&setting.scratch).map_err(|error| format!("no folder for the file to read: {error}"))?;
+        let line = "a line of text as it might stand in a file, of 64 bytes or such.\n";
+        let text: String = line.chars().cycle().take(BYTES).collect();
+        std::fs::write(folder.path().join("text.txt"), text).map_err(|error| format!("can't write the file to read: {error}"))?;
+        // Built together with this program.
+        let berth = bench.with_file_name("berth");
+        Ok(Self { repository: setting.repository.clone(), berth, bench, home, folder })
+    }
+
+    /// The servers that say things back, Berth first, and why others are left out.
+    pub(crate) fn echoing(&self) -> (Vec<Server>, Option<String>) {
+        let call = |tool: &str, argument: &str| json!({ "name": tool, "arguments": { argument: SAID } }).to_string();
+        let berth = self.berth(&["bench"], call("bench__echo", "text"), SAID);
+        let floor =
+            Server { name: FLOOR, arguments: vec!["--echo-lines".to_owned()], answer: String::new(), ..self.of(&self.bench, &berth.call) };
+        let node = self.node("server-everything", &["stdio"], call("echo", "message"), SAID);
+        let program = self.clients().join("python/bin/python");
+        let script = self.repository.join("tests/clients/python/echo_server.py");
+        let python = program.is_file().then(|| Server {
+            name: PYTHON,
+            arguments: vec![script.display().to_string()],
+            ..self.of(&program, &call("echo", "message"))
+        });
+        left_out([Some(berth), node, python, Some(floor)])
+    }
+
+    /// The servers that read files, Berth first.
+    pub(crate) fn reading(&self) -> (Vec<Server>, Option<String>) {
+        let path = self.folder.path().join("text.txt");
+        let text = "a line of text as it might stand in a file";
+        let call = |tool: &str| json!({ "name": tool, "arguments": { "path": path } }).to_string();
+        let berth = self.berth(&[], call("read"), text);
+        let folder = self.folder.path().display().to_string();
+        left_out([Some(berth), self.node("server-filesystem", &[&folder], call("read_text_file"), text)])
+    }
+
+    /// Berth, with a tool that comes to no end, and the call of that.
+    pub(crate) fn hanging(&self) -> (Server, String) {
+        let mut server =
+            self.berth(&["bench", "hostile"], json!({ "name": "bench__echo", "arguments": { "text": SAID } }).to_string(), SAID);
+        server.arguments.extend(["--set", "tools.autonomy=full", "--set", "tools.call=3600"].map(str::to_owned));
+        (server, json!({ "name": "hostile__sleep_forever", "arguments": {} }).to_string())
+    }
+
+    /// Berth with its defaults, but for what would measure something else: no answer serves twice, and what is recorded is thrown away.
+    fn berth(&self, plugins: &[&str], call: String, answer: &str) -> Server {
+        let mut arguments: Vec<String> =
+            ["serve", "--set", "tools.result_cache.enabled=false", "--set", "audit.keep=1"].map(str::to_owned).into();
+        for plugin in plugins {
+            arguments.extend(["--plugin".to_owned(), self.repository.join(format!("target/plugins/{plugin}.wasm")).display().to_string()]);
+        }
+        Server { name: BERTH, arguments, home: Some(self.home.clone()), answer: answer.to_owned(), ..self.of(&self.berth, &call) }
+    }
+
+    fn node(&self, package: &str, arguments: &[&str], call: String, answer: &str) -> Option<Server> {
+        let script = self.clients().join("node/node_modules/@modelcontextprotocol").join(package).join("dist/index.js");
+        let program = find_program("node").filter(|_| script.is_file())?;
+        let script = script.display().to_string();
+        let arguments = [script.as_str()].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
+        Some(Server { name: NODE, arguments, answer: answer.to_owned(), ..self.of(&program, &call) })
+    }
+
+    fn of(&self, program: &Path, call: &str) -> Server {
+        Server {
+            name: "",
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            home: None,
+            directory: self.folder.path().to_owned(),
+            call: call.to_owned(),
+            answer: SAID.to_owned(),
+        }
+    }
+
+    /// Where the chores put what they fetch.
+    fn clients(&self) -> PathBuf {
+        self.repository.join("target/clients")
+    }
+}
+
+fn left_out<const N: usize>(servers: [Option<Server>; N]) -> (Vec<Server>, Option<String>) {
+    let missing = servers.iter().any(Option::is_none);
+    let why = "not fetched: `cargo xtask bench` does it where npm and python3 are installed and reach their registries";
+    (servers.into_iter().flatten().collect(), missing.then(|| why.to_owned()))
+}
+
+impl Server {
+    /// Starts it, and sees that it answers as it should.
+    pub(crate) fn start(&self) -> Result<Client, String> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.directory);
+        if let Some(home) = &self.home {
+            command.env_clear().env("HOME", home);
+        }
+        let mut client = Client::start(&mut command)?;
+        if !self.answer.is_empty() {
+            client.check(&self.call, &self.answer)?;
+        }
+        Ok(client)
+    }
+}
