@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess, Project, Standing};
 use berth_host::{Host, HostBuilder, HostError};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use crate::arguments::Options;
 use crate::builtins::BUILTINS;
@@ -74,7 +74,17 @@ pub(crate) fn run<T>(options: &Options, work: impl AsyncFnOnce(Host) -> Result<T
 
 /// Runs a future to its end. What it leaves behind is not waited for: it may be stuck in a system call.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = reactor()?;
+    block_on_reactor(Builder::new_multi_thread().worker_threads(2), work)
+}
+
+/// The same on this thread, with all that it starts, but for what may block. For one client behind a pipe: what it says is read, done and
+/// answered in one place, and no other thread has to be woken up for it, which would take longer than most calls.
+pub(crate) fn block_on_this_thread<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    block_on_reactor(&mut Builder::new_current_thread(), work)
+}
+
+fn block_on_reactor<T>(reactor: &mut Builder, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = reactor.enable_all().build().map_err(HostError::io("starting the reactor"))?;
     let result = runtime.block_on(work);
     runtime.shutdown_background();
     result
@@ -89,8 +99,4 @@ pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -
 pub(crate) fn builder(options: &Options, folders: Folders, loaded: Loaded) -> Result<HostBuilder, HostError> {
     let builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?);
     Ok(options.plugin.iter().fold(builder.builtins(BUILTINS), |builder, file| builder.plugin_file(file.clone())))
-}
-
-fn reactor() -> Result<Runtime, HostError> {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(HostError::io("starting the reactor"))
 }

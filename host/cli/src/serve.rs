@@ -18,7 +18,7 @@ pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let settings = loaded.config.approvals;
-    host::block_on(async {
+    host::block_on_this_thread(async {
         let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
         let server = Server::new(Arc::new(host), folders, &settings).map_err(failed)?;
         serve_stdio(server, Session::new(session()?), end).await.map_err(failed)?;

@@ -50,8 +50,11 @@ impl Calls {
         // They are never closed.
         let _place = self.places.acquire().await;
         let cancel = request.cancel.clone();
-        let mut call = std::pin::pin!(self.host.call(request));
+        // In a place of its own: a request's task is moved about before it runs, and would take all of the call with it each time.
+        let mut call = Box::pin(self.host.call(request));
         tokio::select! {
+            // Most calls are over before anything is waited for.
+            biased;
             answer = &mut call => answer,
             () = self.end.cancelled() => {
                 cancel.cancel();

@@ -11,6 +11,7 @@ mod bounded;
 mod calls;
 mod error;
 mod extras;
+mod lines;
 mod prompts;
 mod random;
 mod resources;

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use berth_host::{CancellationToken, Session};
 use rmcp::ServiceExt;
 use rmcp::service::{QuitReason, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rustix::fs::FileType;
 use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,6 +14,7 @@ use tokio::net::unix::pipe;
 
 use crate::bounded::Bounded;
 use crate::error::ServeError;
+use crate::lines::Lines;
 use crate::server::Server;
 
 /// Bytes of one message. A call's arguments are at most 1 MiB by default; JSON may write them at greater length.
@@ -39,7 +39,7 @@ pub async fn serve_stdio(server: Server, session: Session, end: CancellationToke
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
-    let transport = Bounded::new(AsyncRwTransport::new_server(reading, writing).with_max_line_length(MESSAGE), server.gone().clone());
+    let transport = Bounded::new(Lines::new(reading, writing, MESSAGE), server.gone().clone());
     let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),
