@@ -1,7 +1,7 @@
 //! Other people's clients: the official SDKs, each behind a small program that does what a test says, step by step.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -39,8 +39,9 @@ impl Kind {
     fn program(self) -> Option<Command> {
         Some(match self.language {
             Language::Node(sdk) => {
-                let mut command = Command::new(node()?);
-                command.arg(fetched("node")?.join("drive.mjs")).arg(sdk);
+                let folder = fetched("node")?;
+                let mut command = Command::new(node(&folder));
+                command.arg(folder.join("drive.mjs")).arg(sdk);
                 command
             }
             Language::Python => {
@@ -53,10 +54,10 @@ impl Kind {
     }
 }
 
-/// The Node that was fetched.
-pub(crate) fn node() -> Option<PathBuf> {
+/// The Node among what was fetched.
+pub(crate) fn node(fetched: &Path) -> PathBuf {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    Some(fetched("node")?.join(format!("node_modules/node-linux-{architecture}/bin/node")))
+    fetched.join(format!("node_modules/node-linux-{architecture}/bin/node"))
 }
 
 /// A client that is connected with a server.

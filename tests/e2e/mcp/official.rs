@@ -153,7 +153,8 @@ fn has(cli: &Cli, which: impl Fn(&Value) -> bool) -> bool {
 /// The inspector's command line makes one connection for each command, with the configuration that `docs/mcp.md` shows.
 #[test]
 fn the_inspector_s_command_line() {
-    let (Some(node), Some(folder)) = (node(), fetched("node")) else { return };
+    let Some(folder) = fetched("node") else { return };
+    let node = node(&folder);
     let cli = Cli::new();
     let as_berth = cli.command(&[]);
     let env: HashMap<&str, &str> = as_berth.get_envs().filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?))).collect();
