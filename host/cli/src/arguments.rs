@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use berth_mcp::Place;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
@@ -87,9 +88,8 @@ pub(crate) enum LogFormat {
 pub(crate) enum Command {
     /// Call a tool
     Call(CallArguments),
-    /// Serve the tools to the MCP client that starts this
-    #[command(after_help = SERVE_AFTER)]
-    Serve,
+    /// Serve the tools to the MCP client that starts this, or over HTTP
+    Serve(ServeArguments),
     /// Tell MCP clients of this server
     #[command(subcommand)]
     Mcp(McpCommand),
@@ -127,9 +127,27 @@ const SERVE_AFTER: &str = "\
 Examples:
   claude mcp add berth -- berth serve
   berth serve --allow-read ~/notes --set tools.autonomy=read-only
+  berth serve --http 8000
+  berth serve --http unix:/run/user/1000/berth.sock --no-auth
 
 The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same
-rules as `berth call`; a call that needs a yes is asked about in the client, where it can ask, or else waits for `berth approvals`.";
+rules as `berth call`; a call that needs a yes is asked about in the client, where it can ask, or else waits for `berth approvals`.
+
+With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can
+read, which is named at the start. [serve] in berth.toml has the rest: TLS, other machines, an authorization server, limits.";
+
+/// `berth serve`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_AFTER)]
+pub(crate) struct ServeArguments {
+    /// Serve any number of clients over HTTP, at a port of this machine (8000, 127.0.0.1:8000; 0 is a free one) or a Unix socket (unix:/path)
+    #[arg(long, value_name = "PLACE")]
+    pub http: Option<Place>,
+
+    /// Let every program of yours in that reaches the Unix socket, without a token
+    #[arg(long, requires = "http")]
+    pub no_auth: bool,
+}
 
 const MCP_CONFIG_AFTER: &str = "\
 Examples:

@@ -86,7 +86,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     log(options.log, usual, options.log_format)?;
     match command {
         Command::Call(call) => call::run(&call, &options),
-        Command::Serve => serve::run(&options),
+        Command::Serve(arguments) => serve::run(&options, arguments),
         Command::Mcp(command) => mcp::run(&command, &options),
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),

@@ -1,34 +1,61 @@
 //! `berth serve`.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use berth_host::config::Folders;
+use berth_host::text::neutral_line;
 use berth_host::{HostError, Session};
-use berth_mcp::{ServeError, Server, serve_stdio};
+use berth_mcp::{Http, ServeError, Server, serve_http, serve_stdio};
 
-use crate::arguments::Options;
+use crate::arguments::{Options, ServeArguments};
 use crate::call::interrupt;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 
 /// Runs the command: until the client goes away, or the process is told to end.
-pub(crate) fn run(options: &Options) -> Result<Exit, Error> {
+pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {
     let end = interrupt::cancellation()?;
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
-    let settings = loaded.config.approvals;
-    host::block_on_this_thread(async {
+    let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
+    let server = async |folders: &Folders| -> Result<Server, Error> {
         let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
-        let server = Server::new(Arc::new(host), folders, &settings).map_err(failed)?;
-        serve_stdio(server, Session::new(session()?), end).await.map_err(failed)?;
-        Ok(Exit::Success)
-    })
+        Server::new(Arc::new(host), folders.clone(), &settings).map_err(failed)
+    };
+    match arguments.http {
+        None => host::block_on_this_thread(async {
+            serve_stdio(server(&folders).await?, Session::new(session()?), end).await.map_err(failed)?;
+            Ok(Exit::Success)
+        }),
+        Some(place) => host::block_on(async {
+            // Before plugins are loaded: what is wrong here is told at once.
+            let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
+            let server = server(&folders).await?;
+            told(&http)?;
+            serve_http(server, http, end).await.map_err(failed)?;
+            Ok(Exit::Success)
+        }),
+    }
+}
+
+/// Tells where clients are awaited.
+fn told(http: &Http) -> Result<(), Error> {
+    let mut out = anstream::stderr();
+    writeln!(out, "serving {} at {}", neutral_line(&http.url()), neutral_line(&http.place().to_string()))?;
+    if let Some(file) = http.token_file() {
+        let file = file.display().to_string();
+        writeln!(out, "  clients say `Authorization: Bearer TOKEN`; the token lies in {}", neutral_line(&file))?;
+    }
+    Ok(())
 }
 
 fn failed(error: ServeError) -> Error {
     Error::Host(match error {
         ServeError::Io { what, error } => HostError::io(what)(error),
+        ServeError::Place { place, error } => HostError::io(format!("listening at {place}"))(error),
+        ServeError::Settings(why) => HostError::Config(why),
         ServeError::Kept(error) => error,
         error => HostError::io("serving the client")(std::io::Error::other(error)),
     })

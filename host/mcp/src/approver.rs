@@ -99,7 +99,7 @@ impl Tickets {
 }
 
 /// The second of Unix time.
-fn seconds() -> u64 {
+pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

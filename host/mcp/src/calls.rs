@@ -1,13 +1,14 @@
 //! The calls that run, whether their requests are open or have been answered with a task.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_host::{Answer, CancellationToken, Category, Host, Request};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ProtocolVersion};
 use tokio::sync::Semaphore;
 
+use crate::http::Metrics;
 use crate::tasks::{Begun, End, KEPT, QUICK, Task, Tasks};
 use crate::{answer, tools};
 
@@ -24,6 +25,8 @@ pub(crate) struct Calls {
     places: Arc<Semaphore>,
     pub(crate) end: CancellationToken,
     pub(crate) tasks: Arc<Tasks>,
+    /// What is counted, where anybody asks for it.
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// What has become of a call when its request is answered.
@@ -34,13 +37,24 @@ pub(crate) enum CameTo {
 
 impl Calls {
     pub(crate) fn new(host: Arc<Host>) -> Self {
-        Self { host, places: Arc::new(Semaphore::new(CALLS as usize)), end: CancellationToken::new(), tasks: Arc::default() }
+        let places = Arc::new(Semaphore::new(CALLS as usize));
+        Self { host, places, end: CancellationToken::new(), tasks: Arc::default(), metrics: None }
+    }
+
+    /// The same, counted.
+    pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self.clone() }
+    }
+
+    /// Waits until nothing runs any more. `false`: it takes longer than that.
+    pub(crate) async fn ended_within(&self, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.places.acquire_many(CALLS)).await.is_ok()
     }
 
     /// Ends what runs, and waits until that is recorded.
     pub(crate) async fn end(&self) {
         self.end.cancel();
-        if tokio::time::timeout(PATIENCE, self.places.acquire_many(CALLS)).await.is_err() {
+        if !self.ended_within(PATIENCE).await {
             tracing::warn!("a call did not end within {} s of its client", PATIENCE.as_secs());
         }
     }
@@ -50,9 +64,10 @@ impl Calls {
         // They are never closed.
         let _place = self.places.acquire().await;
         let cancel = request.cancel.clone();
+        let counted = self.metrics.as_ref().map(|metrics| (metrics, metrics.runs(), Instant::now()));
         // In a place of its own: a request's task is moved about before it runs, and would take all of the call with it each time.
         let mut call = Box::pin(self.host.call(request));
-        tokio::select! {
+        let answer = tokio::select! {
             // Most calls are over before anything is waited for.
             biased;
             answer = &mut call => answer,
@@ -60,7 +75,13 @@ impl Calls {
                 cancel.cancel();
                 call.await
             }
+        };
+        // Only a name that there is, or clients would make up what is counted.
+        if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
+            let outcome = answer.outcome.as_ref().map_or_else(|failure| failure.category.as_str(), |_| "success");
+            metrics.called(tool, outcome, since.elapsed());
         }
+        answer
     }
 
     /// What a client of that revision gets for a call.

@@ -10,6 +10,17 @@ pub enum ServeError {
         /// The system's words.
         error: std::io::Error,
     },
+    /// What the operator said can't be done; it says which line would mend it.
+    #[error("{0}")]
+    Settings(String),
+    /// Nobody can be awaited there.
+    #[error("can't listen at {place}: {error}")]
+    Place {
+        /// The place.
+        place: String,
+        /// The system's words.
+        error: std::io::Error,
+    },
     /// What is kept from one run to the next can't be read or written.
     #[error(transparent)]
     Kept(#[from] berth_host::HostError),

@@ -3,7 +3,7 @@
 //! A [`Server`] answers one client, or many, in the protocol's revisions from 2025-03-26 to 2026-07-28. It adds nothing to what a call is and
 //! may do: it puts the host's tools, answers, progress and questions into the protocol's words, and that is all.
 //!
-//! [`serve_stdio`] serves the client that started this process.
+//! [`serve_stdio`] serves the client that started this process, [`serve_http`] those that come over a port or a Unix socket.
 
 mod answer;
 mod approver;
@@ -11,6 +11,7 @@ mod bounded;
 mod calls;
 mod error;
 mod extras;
+mod http;
 mod lines;
 mod prompts;
 mod random;
@@ -23,6 +24,7 @@ mod tools;
 
 pub use error::ServeError;
 pub use extras::Extras;
+pub use http::{Http, Place, serve_http};
 /// The protocol's own types, which [`Extras`] are made of.
 pub use rmcp::{ErrorData, model};
 pub use server::Server;

@@ -22,6 +22,7 @@ use crate::approver::{Asking, ForCall, Tickets};
 use crate::calls::{Calls, CameTo};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
+use crate::http::Metrics;
 use crate::tasks::{Begun, Task};
 use crate::telling::Telling;
 use crate::{prompts, resources, tools};
@@ -103,6 +104,11 @@ impl Server {
     #[must_use]
     pub fn with_extras(self, extras: Arc<dyn Extras>) -> Self {
         Self { extras, ..self }
+    }
+
+    /// The same, counting its calls.
+    pub(crate) fn counted(&self, metrics: Arc<Metrics>) -> Self {
+        Self { calls: self.calls.counted(metrics), ..self.clone() }
     }
 
     /// The same for a connection of its own: in a session, or in those that its requests tell.

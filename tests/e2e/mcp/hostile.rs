@@ -67,7 +67,7 @@ fn ten_thousand_requests_at_once_are_all_answered_and_their_memory_comes_back() 
 }
 
 /// KiB of memory that a process holds.
-fn resident(pid: u32) -> u64 {
+pub(super) fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse().expect("it is a number")

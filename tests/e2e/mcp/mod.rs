@@ -5,6 +5,7 @@ mod client;
 mod conformance;
 mod driven;
 mod hostile;
+mod http;
 mod official;
 mod tasks;
 
@@ -92,12 +93,17 @@ fn progress(message: &Value) -> f64 {
     message["params"]["progress"].as_f64().expect("is a number")
 }
 
-/// A client with a call that ends by itself in ten minutes, and its id.
-fn looping(cli: &Cli) -> (Client, u64) {
-    let hostile = plugin("hostile");
+/// With these, `hostile__loop_forever` ends by itself in ten minutes.
+fn looping_settings() -> Vec<String> {
     let settings = ["tools.autonomy=full", "tools.limits.cpu_secs=600", "tools.call=600"];
-    let more = ["--plugin", hostile.to_str().expect("is UTF-8")].into_iter().chain(settings.iter().flat_map(|setting| ["--set", setting]));
-    let mut client = Client::new(cli, &more.collect::<Vec<_>>(), LEGACY, false);
+    let plugin = ["--plugin".to_owned(), plugin("hostile").to_str().expect("is UTF-8").to_owned()];
+    plugin.into_iter().chain(settings.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()])).collect()
+}
+
+/// A client with such a call, and its id.
+fn looping(cli: &Cli) -> (Client, u64) {
+    let more = looping_settings();
+    let mut client = Client::new(cli, &more.iter().map(String::as_str).collect::<Vec<_>>(), LEGACY, false);
     let id = client.ask("tools/call", json!({ "name": "hostile__loop_forever", "arguments": {} }));
     (client, id)
 }

@@ -55,13 +55,15 @@ const IO_METHODS: [&str; 10] = [
 const OPEN_BENEATH: [&str; 3] = ["host/system/src/files/kernel.rs", "host/system/src/files/open.rs", "host/system/src/search/folder.rs"];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
-const OPEN_OWN: [&str; 12] = [
+const OPEN_OWN: [&str; 14] = [
     "host/cli/",                           // what the user names on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
     "host/core/src/config/",               // the configuration, and the folders that it names
     "host/core/src/builder.rs",            // the working directory
     "host/core/src/doctor/folders.rs",     // Berth's own folders behind links
     "host/core/src/plugins/folder.rs",     // components that the operator names
+    "host/mcp/src/http/connections.rs",    // the socket that the operator names
+    "host/mcp/src/http/keys.rs",           // the keys that the operator names
     "host/runtime/src/load.rs",            // components that the operator names
     "host/system/src/files/grants.rs",     // the granted directories, once
     "host/system/src/files/kernel.rs",     // /proc

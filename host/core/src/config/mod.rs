@@ -29,6 +29,7 @@ mod problem;
 mod project;
 mod renamed;
 mod rule;
+mod serve;
 mod source;
 mod switches;
 mod types;
@@ -53,6 +54,7 @@ pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
+pub use serve::{OAuth, Serve};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 

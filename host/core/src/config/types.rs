@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::rule::{Rule, rules};
 use super::{
     AllowedPath, Authorization, Autonomy, Bounded, Dependencies, Overflow, PathAccess, PathGlob, PermissionRule, PolicyRules, Redaction,
-    ResultCache, Retry, Shell, TrustLevel,
+    ResultCache, Retry, Serve, Shell, TrustLevel,
 };
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
@@ -19,6 +19,8 @@ pub struct Config {
     pub tools: Tools,
     /// How a person is asked for calls that need a yes.
     pub approvals: Approvals,
+    /// How `berth serve --http` serves its clients.
+    pub serve: Serve,
     /// A folder whose plugins are loaded without being named one by one.
     pub plugin_folder: PluginFolder,
     /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
@@ -30,6 +32,7 @@ pub struct Config {
 rules!(Config {
     tools: Rule::Table(Tools::RULES),
     approvals: Rule::Table(Approvals::RULES),
+    serve: Rule::Table(Serve::RULES),
     plugin_folder: Rule::Table(PluginFolder::RULES),
     audit: Rule::Table(Audit::RULES),
     plugins: Rule::Named(Plugin::RULES),

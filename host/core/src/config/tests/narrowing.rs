@@ -41,6 +41,12 @@ expire_secs = 600
 wait_secs = 5
 yes_flag = false
 mcp = "terminal"
+[serve]
+max_connections = 10
+max_requests = 10
+requests_per_minute = 10
+max_body_kib = 10
+grace_secs = 1
 [audit]
 durable = true
 [tools.dependencies]
@@ -105,6 +111,20 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "approvals.wait_secs" => "approvals.wait_secs = 6",
         "approvals.yes_flag" => "approvals.yes_flag = true",
         "approvals.mcp" => "approvals.mcp = 'client'",
+        "serve.url" => "serve.url = \"https://evil.example\"",
+        "serve.allowed_origins" => "serve.allowed_origins = [\"https://evil.example\"]",
+        "serve.certificate" => "serve.certificate = \"evil.pem\"",
+        "serve.key" => "serve.key = \"evil.pem\"",
+        "serve.plain_http" => "serve.plain_http = true",
+        "serve.max_connections" => "serve.max_connections = 11",
+        "serve.max_requests" => "serve.max_requests = 11",
+        "serve.requests_per_minute" => "serve.requests_per_minute = 0",
+        "serve.max_body_kib" => "serve.max_body_kib = 11",
+        "serve.grace_secs" => "serve.grace_secs = 2",
+        "serve.oauth.issuer" => "serve.oauth.issuer = \"https://evil.example\"",
+        "serve.oauth.keys" => "serve.oauth.keys = \"evil.json\"",
+        "serve.oauth.audience" => "serve.oauth.audience = \"anybody\"",
+        "serve.oauth.scope" => "serve.oauth.scope = \"none\"",
         "plugin_folder.path" => "plugin_folder.path = \".\"",
         "plugin_folder.reload" => "plugin_folder.reload = \"trust\"",
         "audit.enabled" => "audit.enabled = false",

@@ -1,0 +1,230 @@
+//! Who is let in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use berth_host::config::{Folders, Serve};
+use berth_host::state;
+use berth_host::text::{cut, neutral_line};
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use ring::hmac;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::PATH;
+use super::keys::{ALGORITHMS, Keys};
+use crate::approver::FOLDER;
+use crate::error::ServeError;
+
+/// The server's own token, in the folder of the MCP server.
+const TOKEN: &str = "token";
+
+/// Bytes of a token.
+const MAX_TOKEN: usize = 16 << 10;
+
+/// Bytes of a caller's name.
+const NAME: usize = 200;
+
+/// Seconds by which clocks may differ.
+const LEEWAY: u64 = 60;
+
+/// What lets a caller in.
+pub(super) enum Access {
+    /// That it came: only the user who runs the server can.
+    Anyone,
+    /// The server's own token, known by what a key of this process makes of it.
+    Token(Box<(hmac::Key, hmac::Tag)>),
+    /// A token of an authorization server.
+    OAuth(Box<Tokens>),
+}
+
+/// The tokens of an authorization server.
+pub(super) struct Tokens {
+    keys: Keys,
+    issuer: String,
+    audience: String,
+    scope: String,
+    /// What a client has to know to get a token, and where that is told.
+    metadata: Value,
+    told_at: String,
+}
+
+/// Why a caller isn't let in: what it is told, and what it may try.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) why: String,
+    pub(super) challenge: Option<HeaderValue>,
+}
+
+/// What counts of a token.
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    #[serde(default)]
+    scope: Option<String>,
+    /// As some servers write it.
+    #[serde(default)]
+    scp: Option<Value>,
+}
+
+impl Access {
+    /// By the server's own token, and the file where it lies.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read or made.
+    pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
+        let folder = folders.data.join(FOLDER);
+        let token = state::secret(&folder, TOKEN)?;
+        let random = ring::rand::SystemRandom::new();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)
+            .map_err(|_| ServeError::Io { what: "making a key", error: std::io::Error::other("the system has no random bytes") })?;
+        let token = hmac::sign(&key, token.as_bytes());
+        Ok((Self::Token(Box::new((key, token))), folder.join(TOKEN)))
+    }
+
+    /// By the tokens of the authorization server that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// The line that is missing or wrong; the keys can't be had.
+    pub(super) async fn oauth(settings: &Serve) -> Result<Self, ServeError> {
+        let oauth = &settings.oauth;
+        let url = settings.url.trim_end_matches('/');
+        if url.is_empty() {
+            return Err(ServeError::Settings(
+                "callers with tokens of an authorization server need to know this server's address: say `url = \
+                 \"https://berth.example.com\"` in [serve]"
+                    .to_owned(),
+            ));
+        }
+        let resource = format!("{url}{PATH}");
+        let scopes: Vec<_> = Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
+        let metadata = json!({
+            "resource": resource, "authorization_servers": [oauth.issuer], "scopes_supported": scopes,
+            "bearer_methods_supported": ["header"], "resource_name": "Berth",
+        });
+        Ok(Self::OAuth(Box::new(Tokens {
+            keys: Keys::new(&oauth.keys).await?,
+            issuer: oauth.issuer.clone(),
+            audience: if oauth.audience.is_empty() { resource } else { oauth.audience.clone() },
+            scope: oauth.scope.clone(),
+            metadata,
+            told_at: format!("{url}/.well-known/oauth-protected-resource{PATH}"),
+        })))
+    }
+
+    /// Where a client gets tokens, as RFC 9728 has it told. None where nobody else gives them.
+    pub(super) fn metadata(&self) -> Option<&Value> {
+        match self {
+            Self::OAuth(tokens) => Some(&tokens.metadata),
+            Self::Anyone | Self::Token(_) => None,
+        }
+    }
+
+    /// The name of the caller.
+    ///
+    /// # Errors
+    ///
+    /// It isn't let in.
+    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
+        match self {
+            Self::Anyone => Ok("socket".into()),
+            Self::Token(own) => {
+                let (key, token) = &**own;
+                let right = "the server's token, which lies in the file that it named when it started";
+                let brought =
+                    bearer(headers).ok_or_else(|| unauthorized(format!("say `Authorization: Bearer TOKEN`, with {right}"), "Bearer"))?;
+                match hmac::verify(key, brought.as_bytes(), token.as_ref()) {
+                    Ok(()) => Ok("token".into()),
+                    Err(_) => Err(unauthorized(format!("that is not {right}"), "Bearer error=\"invalid_token\"")),
+                }
+            }
+            Self::OAuth(tokens) => tokens.caller(headers).await,
+        }
+    }
+}
+
+impl Tokens {
+    async fn caller(&self, headers: &HeaderMap) -> Result<Arc<str>, Refused> {
+        let at = format!("resource_metadata=\"{}\"", self.told_at);
+        let Some(token) = bearer(headers) else {
+            let scope = if self.scope.is_empty() { String::new() } else { format!(", scope=\"{}\"", self.scope) };
+            let why = format!("say `Authorization: Bearer TOKEN`, with a token of {} for {}", self.issuer, self.audience);
+            return Err(unauthorized(why, &format!("Bearer {at}{scope}")));
+        };
+        let invalid =
+            |why: &str| unauthorized(format!("the token does not count: {why}"), &format!("Bearer {at}, error=\"invalid_token\""));
+        let header = decode_header(token).map_err(|_| invalid("it is no JSON Web Token"))?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(invalid("it is signed in a way that is not taken"));
+        }
+        let key = self.keys.get(header.kid.as_deref(), header.alg).await;
+        let key = key.ok_or_else(|| invalid("it is signed with no key of the authorization server"))?;
+        let claims = decode::<Claims>(token, &key, &self.validation(header.alg)).map_err(|error| invalid(reason(error.kind())))?.claims;
+        if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
+            let challenge = format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);
+            let why = format!("the token lacks the scope `{}`", self.scope);
+            return Err(Refused { status: StatusCode::FORBIDDEN, why, challenge: HeaderValue::from_str(&challenge).ok() });
+        }
+        // The name is a part of a session's: two callers never have the same.
+        if claims.sub.is_empty() || claims.sub.len() > NAME || claims.sub.chars().any(char::is_control) {
+            return Err(invalid("its `sub` is no name"));
+        }
+        Ok(json!(claims.sub).to_string().into())
+    }
+
+    fn validation(&self, algorithm: Algorithm) -> Validation {
+        let mut validation = Validation::new(algorithm);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_audience(&[&self.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        validation
+    }
+}
+
+impl Claims {
+    fn scopes(&self) -> impl Iterator<Item = &str> {
+        let listed = self.scp.iter().flat_map(|scp| match scp {
+            Value::Array(scopes) => scopes.iter().filter_map(Value::as_str).collect(),
+            Value::String(scopes) => scopes.split(' ').collect(),
+            _ => Vec::new(),
+        });
+        self.scope.iter().flat_map(|scopes| scopes.split(' ')).chain(listed)
+    }
+}
+
+/// The token that a request brings.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut brought = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (brought.next()?.to_str().ok()?, brought.next()) else { return None };
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
+}
+
+fn unauthorized(why: String, challenge: &str) -> Refused {
+    Refused { status: StatusCode::UNAUTHORIZED, why: neutral_line(cut(&why, 1000)), challenge: HeaderValue::from_str(challenge).ok() }
+}
+
+/// What is wrong, without a word of the token's.
+fn reason(error: &ErrorKind) -> &'static str {
+    match error {
+        ErrorKind::ExpiredSignature => "it has expired",
+        ErrorKind::ImmatureSignature => "it is not valid yet",
+        ErrorKind::InvalidAudience => "it is for another server",
+        ErrorKind::InvalidIssuer => "it is of another authorization server",
+        ErrorKind::MissingRequiredClaim(_) => "it lacks `exp`, `iss`, `aud` or `sub`",
+        ErrorKind::InvalidSignature => "its signature is wrong",
+        _ => "it is no token of the authorization server",
+    }
+}
+
+/// The answer's head for a challenge.
+pub(super) const CHALLENGE: http::HeaderName = WWW_AUTHENTICATE;

@@ -1,0 +1,258 @@
+//! Those who were let in: how much each does at a time, and in which sessions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_host::config::Serve;
+use berth_host::{CancellationToken, Session};
+use rmcp::transport::streamable_http_server::session::SessionId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Callers that are remembered. Only as many are told apart as an authorization server has let in lately.
+const CALLERS: usize = 1024;
+
+/// Sessions of one caller that are remembered.
+const SESSIONS: usize = 256;
+
+/// How long a session is remembered in which nothing happens.
+const IDLE: Duration = Duration::from_secs(8 * 3600);
+
+/// Connections of one caller at a time, by handshake.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// The callers.
+pub(super) struct Callers {
+    requests: usize,
+    per_minute: u64,
+    known: Mutex<HashMap<Arc<str>, Arc<Caller>>>,
+}
+
+impl Callers {
+    pub(super) fn new(settings: &Serve) -> Self {
+        let requests = usize::try_from(settings.max_requests.get()).unwrap_or(usize::MAX);
+        Self { requests, per_minute: settings.requests_per_minute.get(), known: Mutex::default() }
+    }
+
+    /// The caller of a name, who has just come. None where too many others are busy.
+    pub(super) fn named(&self, name: &Arc<str>) -> Option<Arc<Caller>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(caller) = known.get(name) {
+            return Some(Arc::clone(caller));
+        }
+        if known.len() >= CALLERS {
+            let idle = known.iter().filter(|(_, caller)| Arc::strong_count(caller) == 1);
+            let oldest = idle.min_by_key(|(_, caller)| caller.state().since).map(|(name, _)| Arc::clone(name))?;
+            known.remove(&oldest);
+        }
+        let caller = Arc::new(Caller::new(Arc::clone(name), self.requests, self.per_minute));
+        known.insert(Arc::clone(name), Arc::clone(&caller));
+        Some(caller)
+    }
+}
+
+/// One who was let in.
+pub(super) struct Caller {
+    pub(super) name: Arc<str>,
+    requests: Arc<Semaphore>,
+    per_minute: u64,
+    state: Mutex<State>,
+    /// The connections that it opened here by a handshake.
+    pub(super) connections: tokio::sync::Mutex<Vec<SessionId>>,
+}
+
+struct State {
+    /// Requests that may still come, at `since`.
+    left: f64,
+    since: Instant,
+    sessions: HashMap<String, (Session, Instant)>,
+}
+
+/// Why a request is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Too many of the caller's are under way.
+    Busy,
+    /// Too many came lately; the next one may after this time.
+    TooFast(Duration),
+}
+
+impl Caller {
+    fn new(name: Arc<str>, requests: usize, per_minute: u64) -> Self {
+        let state = State { left: per_minute as f64, since: Instant::now(), sessions: HashMap::new() };
+        let requests = Arc::new(Semaphore::new(requests));
+        Self { name, requests, per_minute, state: Mutex::new(state), connections: tokio::sync::Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one request more.
+    ///
+    /// # Errors
+    ///
+    /// It is one too many.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Held, Refusal> {
+        self.spend(Instant::now())?;
+        let place = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+        Ok(Held::new(Arc::clone(self), place))
+    }
+
+    /// A bucket that holds a minute's requests, and fills evenly.
+    fn spend(&self, now: Instant) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let (most, since) = (self.per_minute as f64, std::mem::replace(&mut state.since, now));
+        if self.per_minute == 0 {
+            return Ok(());
+        }
+        state.left = (state.left + most * now.duration_since(since).as_secs_f64() / 60.0).min(most);
+        if state.left < 1.0 {
+            return Err(Refusal::TooFast(Duration::from_secs_f64((1.0 - state.left) * 60.0 / most)));
+        }
+        state.left -= 1.0;
+        Ok(())
+    }
+
+    /// The caller's session of that handle.
+    pub(super) fn session(&self, handle: &str) -> Session {
+        let now = Instant::now();
+        let mut state = self.state();
+        if let Some((session, seen)) = state.sessions.get_mut(handle) {
+            *seen = now;
+            return session.clone();
+        }
+        state.sessions.retain(|_, (_, seen)| now.duration_since(*seen) < IDLE);
+        if state.sessions.len() >= SESSIONS
+            && let Some(oldest) = state.sessions.iter().min_by_key(|(_, (_, seen))| *seen).map(|(handle, _)| handle.clone())
+        {
+            state.sessions.remove(&oldest);
+        }
+        let name = if handle.is_empty() { format!("mcp {}", self.name) } else { format!("mcp {} {handle}", self.name) };
+        let session = Session::new(name);
+        state.sessions.insert(handle.to_owned(), (session.clone(), now));
+        session
+    }
+}
+
+/// What a request takes, until neither it nor its answer is there any more.
+#[derive(Clone)]
+pub(super) struct Held {
+    room: Arc<Room>,
+    ended: CancellationToken,
+}
+
+struct Room {
+    _caller: Arc<Caller>,
+    _place: OwnedSemaphorePermit,
+    body: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+/// What goes with a request for as long as it is worked on.
+#[derive(Clone)]
+pub(super) struct Working {
+    held: Held,
+    _ends: Arc<Ends>,
+}
+
+struct Ends(CancellationToken);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Held {
+    fn new(caller: Arc<Caller>, place: OwnedSemaphorePermit) -> Self {
+        let room = Room { _caller: caller, _place: place, body: Mutex::default() };
+        Self { room: Arc::new(room), ended: CancellationToken::new() }
+    }
+
+    /// Keeps the room that the request's body takes as well.
+    pub(super) fn with_body(&self, room: OwnedSemaphorePermit) {
+        *self.room.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    }
+
+    /// What is to go with the request.
+    pub(super) fn working(&self) -> Working {
+        Working { held: self.clone(), _ends: Arc::new(Ends(self.ended.clone())) }
+    }
+
+    /// What a request takes that came over HTTP.
+    pub(super) fn of(extensions: &rmcp::model::Extensions) -> Option<Self> {
+        let parts = extensions.get::<http::request::Parts>()?;
+        parts.extensions.get::<Working>().map(|working| working.held.clone())
+    }
+
+    /// Waits until the request is worked on no longer.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn callers(requests: u64, per_minute: u64) -> Callers {
+        use berth_host::config::Bounded;
+        let (max_requests, requests_per_minute) = (Bounded::clamped(requests), Bounded::clamped(per_minute));
+        Callers::new(&Serve { max_requests, requests_per_minute, ..Serve::default() })
+    }
+
+    #[test]
+    fn a_caller_has_so_many_requests_at_a_time_and_another_has_its_own() {
+        let callers = callers(2, 0);
+        let caller = callers.named(&"anna".into()).expect("is let in");
+        let first = caller.enter().expect("has room");
+        let working = first.working();
+        let second = caller.enter().expect("has room");
+        assert_eq!(caller.enter().expect_err("has none"), Refusal::Busy);
+        assert!(callers.named(&"berta".into()).expect("is let in").enter().is_ok());
+        drop(first);
+        assert_eq!(caller.enter().expect_err("it is still worked on"), Refusal::Busy);
+        drop(working);
+        assert!(caller.enter().is_ok());
+        drop(second);
+    }
+
+    #[test]
+    fn a_minute_s_requests_come_back_evenly() {
+        let callers = callers(64, 60);
+        let caller = callers.named(&"anna".into()).expect("is let in");
+        let now = Instant::now();
+        for _ in 0..60 {
+            assert_eq!(caller.spend(now), Ok(()));
+        }
+        let Err(Refusal::TooFast(wait)) = caller.spend(now) else { panic!("it is one too many") };
+        assert!(wait > Duration::from_millis(900) && wait <= Duration::from_secs(1), "{wait:?}");
+        assert_eq!(caller.spend(now + Duration::from_millis(1100)), Ok(()));
+        assert!(caller.spend(now + Duration::from_millis(1100)).is_err());
+        assert_eq!(caller.spend(now + Duration::from_secs(3600)), Ok(()));
+    }
+
+    #[test]
+    fn a_session_is_the_caller_s_and_its_handle_s() {
+        let callers = callers(1, 0);
+        let (anna, berta) = (callers.named(&"anna".into()).expect("is let in"), callers.named(&"berta".into()).expect("is let in"));
+        assert_eq!(&**anna.session("").name(), "mcp anna");
+        assert_eq!(&**anna.session("x").name(), "mcp anna x");
+        assert_eq!(&**berta.session("x").name(), "mcp berta x");
+        for at in 0..2 * SESSIONS {
+            anna.session(&at.to_string());
+        }
+        assert_eq!(anna.state().sessions.len(), SESSIONS);
+        for at in 0..2 * CALLERS {
+            callers.named(&at.to_string().into());
+        }
+        assert!(callers.known.lock().expect("is whole").len() <= CALLERS);
+    }
+}

@@ -1,0 +1,192 @@
+//! Connections: how they come in, how many there are, and how they end.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_host::CancellationToken;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::answering::Answering;
+use super::place::Place;
+use crate::error::ServeError;
+
+/// How long a client may take to agree on TLS.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long a client may take for the head of a request, and a connection be idle.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How long nothing is accepted when the system has no descriptor left.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Where connections come from.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix { listener: UnixListener, _bound: Bound },
+}
+
+/// A socket's file, which goes with the listener.
+pub(super) struct Bound(std::path::PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // What can't be removed is found to be nobody's by the next one.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Begins to listen, and says where that is: port 0 became another.
+    ///
+    /// # Errors
+    ///
+    /// The place is taken, or the system refuses it.
+    pub(super) async fn bind(place: &Place) -> Result<(Self, Place), ServeError> {
+        let failed = |error: io::Error| ServeError::Place { place: place.to_string(), error };
+        match place {
+            Place::Tcp(address) => {
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                let address = listener.local_addr().map_err(failed)?;
+                Ok((Self::Tcp(listener), Place::Tcp(address)))
+            }
+            Place::Unix(path) => {
+                remove_dead(path).await.map_err(failed)?;
+                let listener = UnixListener::bind(path).map_err(failed)?;
+                let _bound = Bound(path.clone());
+                // Whoever came before that is asked for their user as everybody is.
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+                Ok((Self::Unix { listener, _bound }, place.clone()))
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                // A peer that vanished is noticed within two minutes or so.
+                rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Unix { listener, .. } => loop {
+                let (stream, _) = listener.accept().await?;
+                if is_own(&stream)? {
+                    return Ok(Box::new(stream));
+                }
+                tracing::warn!("a process of another user was turned away");
+            },
+        }
+    }
+}
+
+type Stream = Box<dyn Both>;
+
+/// What bytes come from and go to.
+trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
+
+/// Whether the process at the other end is this user's.
+fn is_own(stream: &UnixStream) -> io::Result<bool> {
+    Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// Removes a socket that nobody listens at any more. Anything else stays, and is in the way.
+async fn remove_dead(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Connections that are still open.
+pub(super) struct Open(GracefulShutdown);
+
+impl Open {
+    /// Lets each end with the answer that it is at.
+    pub(super) async fn closed_within(self, patience: Duration) {
+        if timeout(patience, self.0.shutdown()).await.is_err() {
+            tracing::warn!("connections whose clients read no further are cut");
+        }
+    }
+}
+
+/// Takes connections until `end`, at most `most` at a time.
+pub(super) async fn accept(
+    listener: Listener,
+    tls: Option<TlsAcceptor>,
+    most: u64,
+    answering: Arc<Answering>,
+    end: &CancellationToken,
+) -> Open {
+    let places = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
+    let open = Open(GracefulShutdown::new());
+    loop {
+        let next = async {
+            // It is never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = end.cancelled() => return open,
+        };
+        match accepted {
+            Ok(stream) => {
+                let (tls, answering, watcher) = (tls.clone(), Arc::clone(&answering), open.0.watcher());
+                tokio::spawn(async move {
+                    let stream: Stream = match tls {
+                        None => stream,
+                        Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+                            Ok(Ok(stream)) => Box::new(stream),
+                            _ => return,
+                        },
+                    };
+                    serve(stream, answering, watcher, place).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!("a connection could not be taken: {error}");
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    stream: Stream,
+    answering: Arc<Answering>,
+    watcher: hyper_util::server::graceful::Watcher,
+    _place: Option<OwnedSemaphorePermit>,
+) {
+    let _counted = answering.metrics.connection();
+    let service = service_fn(|request| {
+        let answering = Arc::clone(&answering);
+        async move { Ok::<_, Infallible>(answering.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!("a connection ended: {error}");
+    }
+}

@@ -1,0 +1,239 @@
+//! The keys of an authorization server, and the signatures that they check.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde_json::Value;
+
+use crate::error::ServeError;
+
+/// Signatures that are taken: those that only the authorization server can make.
+pub(super) const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// How long keys count before they are asked for again.
+const FRESH: Duration = Duration::from_secs(3600);
+
+/// How soon they are asked for again because of a token that names another: strangers write what tokens name.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// How long the server may take to give them, and how many bytes they may be.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BYTES: usize = 256 << 10;
+
+/// The keys.
+pub(super) struct Keys {
+    source: Source,
+    set: RwLock<Set>,
+    /// Held by who asks for them anew, so that one does at a time; when that was last.
+    asked: tokio::sync::Mutex<Option<Instant>>,
+}
+
+enum Source {
+    Url(reqwest::Url, reqwest::Client),
+    File(PathBuf),
+}
+
+struct Set {
+    keys: Arc<[Jwk]>,
+    since: Instant,
+}
+
+impl Keys {
+    /// Those at an address, or in a file.
+    ///
+    /// # Errors
+    ///
+    /// They can't be had, or are none.
+    pub(super) async fn new(keys: &str) -> Result<Self, ServeError> {
+        installed();
+        let wrong = |why: String| ServeError::Settings(format!("`keys = {keys:?}` in [serve.oauth]: {why}"));
+        let source = if keys.is_empty() {
+            return Err(wrong("it names no JSON Web Key Set: give its address or a file".to_owned()));
+        } else if keys.contains("://") {
+            let url: reqwest::Url = keys.parse().map_err(|error| wrong(format!("{error}")))?;
+            if url.scheme() != "https" && !(url.scheme() == "http" && is_local(&url)) {
+                return Err(wrong("only https is asked: who answers decides who is let in".to_owned()));
+            }
+            let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+            Source::Url(url, client.map_err(|error| wrong(error.to_string()))?)
+        } else if Path::new(keys).is_absolute() {
+            Source::File(PathBuf::from(keys))
+        } else {
+            return Err(wrong("it is no absolute path".to_owned()));
+        };
+        let set = source.read().await.map_err(wrong)?;
+        let set = Set { keys: set, since: Instant::now() };
+        Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
+    }
+
+    /// The key of a token. Where it names none, the only one that there is for its kind of signature.
+    pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+        let (found, old) = self.known(id, algorithm);
+        if found.is_some() && !old {
+            return found;
+        }
+        let mut asked = self.asked.lock().await;
+        // Meanwhile somebody else may have asked.
+        let (found, old) = self.known(id, algorithm);
+        if (found.is_some() && !old) || asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
+            return found;
+        }
+        let now = Instant::now();
+        *asked = Some(now);
+        match self.source.read().await {
+            Ok(keys) => *self.set.write().unwrap_or_else(PoisonError::into_inner) = Set { keys, since: now },
+            // Those that there are go on: the server's absence is no reason to turn everybody away.
+            Err(why) => tracing::warn!("the keys of the authorization server could not be had anew: {why}"),
+        }
+        self.known(id, algorithm).0
+    }
+
+    /// The key, and whether the keys are old.
+    fn known(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<DecodingKey>, bool) {
+        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let fits = |key: &&Jwk| {
+            let by_name = id.is_none_or(|id| key.common.key_id.as_deref() == Some(id));
+            by_name && DecodingKey::from_jwk(key).is_ok_and(|key| key.family() == algorithm.family())
+        };
+        let mut fitting = set.keys.iter().filter(fits);
+        let found = match (fitting.next(), id.is_none() && fitting.next().is_some()) {
+            (Some(key), false) => DecodingKey::from_jwk(key).ok(),
+            _ => None,
+        };
+        (found, set.since.elapsed() > FRESH)
+    }
+}
+
+impl Source {
+    async fn read(&self) -> Result<Arc<[Jwk]>, String> {
+        let bytes = match self {
+            Self::File(path) => {
+                use tokio::task::spawn_blocking;
+                let path = path.clone();
+                let read = spawn_blocking(move || {
+                    use std::io::Read;
+                    let mut bytes = Vec::new();
+                    std::fs::File::open(path)?.take(BYTES as u64 + 1).read_to_end(&mut bytes).map(|_| bytes)
+                });
+                read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
+            }
+            Self::Url(url, client) => {
+                let mut answer = client.get(url.clone()).send().await.and_then(reqwest::Response::error_for_status).map_err(in_full)?;
+                let mut bytes = Vec::new();
+                while let Some(part) = answer.chunk().await.map_err(in_full)? {
+                    bytes.extend_from_slice(&part);
+                    if bytes.len() > BYTES {
+                        break;
+                    }
+                }
+                bytes
+            }
+        };
+        if bytes.len() > BYTES {
+            return Err(format!("it is larger than {} KiB", BYTES >> 10));
+        }
+        keys_in(&bytes)
+    }
+}
+
+/// The keys of a set that check signatures. Others, and those of kinds that are not known here, are passed over.
+fn keys_in(bytes: &[u8]) -> Result<Arc<[Jwk]>, String> {
+    let set: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+    let listed = set["keys"].as_array().ok_or("it is no JSON Web Key Set: it has no `keys`")?;
+    let keys = listed.iter().filter_map(|key| serde_json::from_value::<Jwk>(key.clone()).ok());
+    let keys = JwkSet { keys: keys.collect() }.keys.into_iter();
+    let keys: Arc<[Jwk]> =
+        keys.filter(|key| key.common.public_key_use.as_ref().is_none_or(|key| *key == PublicKeyUse::Signature)).collect();
+    match keys.is_empty() {
+        true => Err("it has no key that checks signatures".to_owned()),
+        false => Ok(keys),
+    }
+}
+
+/// What went wrong, down to the reason.
+fn in_full(error: reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut error: &dyn std::error::Error = &error;
+    while let Some(source) = error.source() {
+        text = format!("{text}: {source}");
+        error = source;
+    }
+    text
+}
+
+fn is_local(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Has the crates for tokens and TLS do their sums with `ring`, once. A program that embeds this may have chosen others before.
+fn installed() {
+    static PROVIDER: CryptoProvider = CryptoProvider {
+        signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
+        verifier_factory: |algorithm, key| Ok(Box::new(Ring { algorithm: *algorithm, key: key.clone() })),
+        key_utils: KeyUtils::new_unimplemented(),
+    };
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = PROVIDER.install_default();
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+/// Checks signatures.
+struct Ring {
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl JwtVerifier for Ring {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+impl ::signature::Verifier<Vec<u8>> for Ring {
+    fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), ::signature::Error> {
+        let rsa = |parameters: &signature::RsaParameters| match (self.key.family(), self.key.kind()) {
+            (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(parameters, message, signed)
+            }
+            _ => Err(ring::error::Unspecified),
+        };
+        let other = |family: AlgorithmFamily, algorithm: &'static dyn signature::VerificationAlgorithm| match self.key.kind() {
+            DecodingKeyKind::SecretOrDer(key) if self.key.family() == family => {
+                UnparsedPublicKey::new(algorithm, key).verify(message, signed)
+            }
+            _ => Err(ring::error::Unspecified),
+        };
+        let checked = match self.algorithm {
+            Algorithm::RS256 => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
+            Algorithm::RS384 => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
+            Algorithm::RS512 => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
+            Algorithm::PS256 => rsa(&signature::RSA_PSS_2048_8192_SHA256),
+            Algorithm::PS384 => rsa(&signature::RSA_PSS_2048_8192_SHA384),
+            Algorithm::PS512 => rsa(&signature::RSA_PSS_2048_8192_SHA512),
+            Algorithm::ES256 => other(AlgorithmFamily::Ec, &signature::ECDSA_P256_SHA256_FIXED),
+            Algorithm::ES384 => other(AlgorithmFamily::Ec, &signature::ECDSA_P384_SHA384_FIXED),
+            Algorithm::EdDSA => other(AlgorithmFamily::Ed, &signature::ED25519),
+            _ => Err(ring::error::Unspecified),
+        };
+        checked.map_err(|_| ::signature::Error::new())
+    }
+}

@@ -1,0 +1,89 @@
+//! Figures for Prometheus.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// The media type of what [`Metrics::text`] says.
+pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Seconds: from what a built-in takes to the longest call.
+const SECONDS: [f64; 12] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
+
+type Labels<const COUNT: usize> = [(&'static str, String); COUNT];
+
+/// What a server counts.
+pub(crate) struct Metrics {
+    calls: Family<Labels<2>, Counter<u64, AtomicU64>>,
+    seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    running: Gauge<i64, AtomicI64>,
+    requests: Family<Labels<1>, Counter<u64, AtomicU64>>,
+    connections: Gauge<i64, AtomicI64>,
+    registry: Registry,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("berth");
+        let (calls, running, requests, connections) = (Family::default(), Gauge::default(), Family::default(), Gauge::default());
+        let seconds: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(SECONDS));
+        registry.register("calls", "Calls that ended, by tool and by what came of them", Family::clone(&calls));
+        registry.register("call_seconds", "How long calls took, waiting for persons included", Family::clone(&seconds));
+        registry.register("calls_running", "Calls that run or wait", Gauge::clone(&running));
+        registry.register("http_requests", "Requests that were answered, by status", Family::clone(&requests));
+        registry.register("http_connections", "Connections that are open", Gauge::clone(&connections));
+        Arc::new(Self { calls, seconds, running, requests, connections, registry })
+    }
+
+    /// A call runs until what this returns is dropped.
+    pub(crate) fn runs(&self) -> Counted {
+        Counted::new(&self.running)
+    }
+
+    /// A call has ended. `tool` is one that there is: names that clients make up would be more and more.
+    pub(crate) fn called(&self, tool: &str, outcome: &str, took: Duration) {
+        self.calls.get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())]).inc();
+        self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
+    }
+
+    /// A connection is open until what this returns is dropped.
+    pub(super) fn connection(&self) -> Counted {
+        Counted::new(&self.connections)
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&self, status: http::StatusCode) {
+        self.requests.get_or_create(&[("status", status.as_str().to_owned())]).inc();
+    }
+
+    /// All figures.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Nothing is written but to memory.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Something that there is one of less when this is dropped.
+pub(crate) struct Counted(Gauge<i64, AtomicI64>);
+
+impl Counted {
+    fn new(gauge: &Gauge<i64, AtomicI64>) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

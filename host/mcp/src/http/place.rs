@@ -1,0 +1,150 @@
+//! Where clients are awaited.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use berth_host::config::Serve;
+
+use crate::error::ServeError;
+
+/// Where clients are awaited: a port, or a Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `127.0.0.1:8000`, or `8000` for short. Port 0 is one that is free.
+    Tcp(SocketAddr),
+    /// `unix:/path/to/socket`, which only the user who runs the server can use.
+    Unix(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = PathBuf::from(path);
+            return match path.is_absolute() {
+                true => Ok(Self::Unix(path)),
+                false => Err("a socket's path starts with `/`".to_owned()),
+            };
+        }
+        if let Ok(port) = text.parse() {
+            return Ok(Self::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)));
+        }
+        let text = text.strip_prefix("localhost:").map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+        let wrong = "give an address with a port (`127.0.0.1:8000`), a port (`8000`), or a socket (`unix:/path/to/socket`)";
+        text.parse().map(Self::Tcp).map_err(|_| wrong.to_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Place {
+    /// Whether clients may be served there, with these settings.
+    ///
+    /// # Errors
+    ///
+    /// The line that is missing.
+    pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
+        let wrong = |why: String| Err(ServeError::Settings(why));
+        if !settings.url.is_empty() && authority(&settings.url).is_none() {
+            return wrong(format!("`url = {:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`", settings.url));
+        }
+        if let Some(origin) = settings.allowed_origins.iter().find(|origin| origin.ends_with('/') || authority(origin).is_none()) {
+            return wrong(format!("`allowed_origins` in [serve] has {origin:?}: an origin is `https://HOST` or `https://HOST:PORT`"));
+        }
+        let Self::Tcp(address) = self else { return Ok(()) };
+        if is_local(address.ip()) {
+            return Ok(());
+        }
+        if !tls && !settings.plain_http {
+            return wrong(format!(
+                "other machines reach {address}, and without TLS tokens travel as they are. Name `certificate` and `key` in [serve], or say \
+                 `plain_http = true` there where a proxy in front speaks TLS"
+            ));
+        }
+        if settings.url.is_empty() {
+            return wrong(format!(
+                "other machines reach {address}: say in [serve] by which name they do, `url = \"https://berth.example.com\"` for instance. \
+                 A request for any other host is refused"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The hosts that requests may name.
+    pub(super) fn hosts(&self, settings: &Serve) -> Vec<String> {
+        let mut hosts: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        if let Self::Tcp(address) = self
+            && !address.ip().is_unspecified()
+        {
+            hosts.push(address.ip().to_string());
+        }
+        hosts.extend(authority(&settings.url));
+        hosts
+    }
+}
+
+/// Host and port of an address that has nothing else.
+fn authority(url: &str) -> Option<String> {
+    let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
+    let right = matches!(url.scheme_str(), Some("https" | "http")) && matches!(url.path(), "" | "/") && url.query().is_none();
+    url.authority().filter(|authority| right && !authority.as_str().contains('@')).map(ToString::to_string)
+}
+
+/// Whether only this machine reaches it.
+fn is_local(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_port_of_this_machine_or_a_socket_unless_more_is_said() {
+        let tcp = |text: &str| match text.parse() {
+            Ok(Place::Tcp(address)) => address.to_string(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(tcp("8000"), "127.0.0.1:8000");
+        assert_eq!(tcp("localhost:0"), "127.0.0.1:0");
+        assert_eq!(tcp("[::1]:80"), "[::1]:80");
+        assert_eq!("unix:/run/berth".parse(), Ok(Place::Unix("/run/berth".into())));
+        for wrong in ["", "unix:", "unix:run", "example.com:80", "127.0.0.1", ":80", "70000", "http://127.0.0.1:80"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_machines_come_by_a_name_and_with_tls_alone() {
+        let named = Serve { url: "https://berth.example.com".to_owned(), ..Serve::default() };
+        for (place, settings, tls, right) in [
+            ("8000", Serve::default(), false, true),
+            ("[::ffff:127.0.0.1]:8000", Serve::default(), false, true),
+            ("0.0.0.0:8000", Serve::default(), false, false),
+            ("0.0.0.0:8000", Serve::default(), true, false),
+            ("[::]:8000", named.clone(), false, false),
+            ("192.168.1.2:8000", named.clone(), true, true),
+            ("192.168.1.2:8000", Serve { plain_http: true, ..named.clone() }, false, true),
+            ("8000", Serve { url: "https://a@example.com".to_owned(), ..Serve::default() }, false, false),
+            ("8000", Serve { url: "https://example.com/path".to_owned(), ..Serve::default() }, false, false),
+            ("8000", Serve { url: "example.com".to_owned(), ..Serve::default() }, false, false),
+            ("8000", Serve { allowed_origins: vec!["https://example.com".to_owned()], ..Serve::default() }, false, true),
+            ("8000", Serve { allowed_origins: vec!["https://example.com/".to_owned()], ..Serve::default() }, false, false),
+            ("8000", Serve { allowed_origins: vec!["*".to_owned()], ..Serve::default() }, false, false),
+            ("8000", Serve { allowed_origins: vec!["null".to_owned()], ..Serve::default() }, false, false),
+        ] {
+            let place: Place = place.parse().expect("is a place");
+            assert_eq!(place.check(&settings, tls).is_ok(), right, "{place} {settings:?} {tls}");
+        }
+    }
+}

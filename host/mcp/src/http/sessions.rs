@@ -1,0 +1,313 @@
+//! The connections that clients of the revisions before 2026-07-28 open by a handshake, over many requests.
+//!
+//! A connection is named by an id that a request brings in `Mcp-Session-Id`. Beside the id stands a seal over it and the caller, so that nobody
+//! uses another's. What a client said in its handshake is kept on disk, so that each server of the user can take its connection up, this one
+//! after a restart for instance.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use berth_host::config::Folders;
+use berth_host::{HostError, state};
+use futures_core::Stream;
+use ring::hmac;
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionHandle, LocalSessionManager, LocalSessionManagerError};
+use rmcp::transport::streamable_http_server::session::{
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore, SessionStoreError,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::Receiver;
+
+use super::callers::Held;
+use crate::approver::{FOLDER, KEY, seconds};
+
+/// How long a connection may be silent. It lies on disk after that, so only what still runs counts, and that takes no longer: a call, or a
+/// question to a person.
+const SILENT: Duration = Duration::from_secs(2 * 3600);
+
+/// How long an answer is kept whose client went away before it had read it, for when it comes back.
+const LATE: Duration = Duration::from_secs(10);
+
+/// Where handshakes are kept, how many, and how much each may be.
+const FILE: &str = "clients.json";
+const MOST: usize = 1024;
+const MOST_BYTES: usize = 4096;
+
+/// Seconds after which a handshake is forgotten.
+const IDLE: u64 = 8 * 3600;
+
+/// The connections, in this process and on disk.
+pub(super) struct Connections {
+    local: LocalSessionManager,
+    key: hmac::Key,
+}
+
+impl Connections {
+    /// # Errors
+    ///
+    /// The key that seals ids can't be read.
+    pub(super) fn new(folders: &Folders) -> Result<Self, HostError> {
+        let key = state::secret(&folders.data.join(FOLDER), KEY)?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+        let mut local = LocalSessionManager::default();
+        local.session_config.keep_alive = Some(SILENT);
+        local.session_config.completed_cache_ttl = LATE;
+        Ok(Self { local, key })
+    }
+
+    /// An id as its caller gets it.
+    pub(super) fn sealed(&self, caller: &str, id: &str) -> String {
+        let seal = hmac::sign(&self.key, said(caller, id).as_bytes());
+        format!("{id}.{}", URL_SAFE_NO_PAD.encode(seal))
+    }
+
+    /// The id that a caller brought. None where it is not its own.
+    pub(super) fn opened<'a>(&self, caller: &str, sealed: &'a str) -> Option<&'a str> {
+        let (id, seal) = sealed.rsplit_once('.')?;
+        let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
+        hmac::verify(&self.key, said(caller, id).as_bytes(), &seal).ok().map(|()| id)
+    }
+
+    /// How many of these are open here.
+    pub(super) async fn open(&self, ids: &mut Vec<SessionId>) -> usize {
+        let sessions = self.local.sessions.read().await;
+        ids.retain(|id| sessions.contains_key(id));
+        ids.len()
+    }
+}
+
+/// What a seal is over. It is for nothing else that the key seals.
+fn said(caller: &str, id: &str) -> String {
+    format!("berth http connection\n{id}\n{caller}")
+}
+
+impl SessionManager for Connections {
+    type Error = LocalSessionManagerError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        self.local.create_session().await
+    }
+
+    async fn initialize_session(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.local.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        self.local.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.local.close_session(id).await
+    }
+
+    /// As it is, but that an answer is let go as soon as its client has it: it would be kept until the connection is used again.
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let handle = self.local.sessions.read().await.get(id).cloned();
+        let handle = handle.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
+        let receiver = handle.establish_request_wise_channel().await?;
+        let held = match &message {
+            JsonRpcMessage::Request(request) => Held::of(request.request.extensions()),
+            _ => None,
+        };
+        let kept = receiver.http_request_id.map(|request| Kept { handle: handle.clone(), request, held, read: false });
+        handle.push_message(message, receiver.http_request_id).await?;
+        Ok(Answers { messages: receiver.inner, kept })
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.local.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.local.resume(id, last_event_id).await
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.local.accept_message(id, message).await
+    }
+
+    async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, Self::Error> {
+        self.local.restore_session(id).await
+    }
+}
+
+/// What is answered to one request.
+struct Answers {
+    messages: Receiver<ServerSseMessage>,
+    kept: Option<Kept>,
+}
+
+impl Stream for Answers {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+        let next = self.messages.poll_recv(context);
+        if matches!(next, Poll::Ready(None))
+            && let Some(kept) = &mut self.kept
+        {
+            kept.read = true;
+        }
+        next
+    }
+}
+
+/// An answer that the connection keeps for a client which comes back.
+struct Kept {
+    handle: LocalSessionHandle,
+    request: u64,
+    /// What the request takes, for as long as its answer is kept.
+    held: Option<Held>,
+    /// Whether the client has it.
+    read: bool,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let (handle, request, held, read) = (self.handle.clone(), self.request, self.held.take(), self.read);
+        // Where there is no reactor any more, there is no connection either.
+        let Ok(reactor) = tokio::runtime::Handle::try_current() else { return };
+        reactor.spawn(async move {
+            if !read {
+                if let Some(held) = &held {
+                    held.ended().await;
+                }
+                tokio::time::sleep(LATE).await;
+            }
+            // The connection may be gone.
+            let _ = handle.close_request_wise_channel(request).await;
+        });
+    }
+}
+
+/// The handshakes on disk.
+pub(super) struct Handshakes(PathBuf);
+
+/// What a client said in its handshake, and the second in which it was last asked for.
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Handshake {
+    seen: u64,
+    said: serde_json::Value,
+}
+
+type Known = BTreeMap<String, Handshake>;
+
+impl Handshakes {
+    pub(super) fn new(folders: &Folders) -> Self {
+        Self(folders.data.join(FOLDER))
+    }
+
+    async fn change<T: Send + 'static>(&self, change: impl FnOnce(&mut Known, u64) -> T + Send + 'static) -> Result<T, SessionStoreError> {
+        let folder = self.0.clone();
+        let changed = tokio::task::spawn_blocking(move || {
+            state::update(&folder, FILE, |known: &mut Known| {
+                let now = seconds();
+                known.retain(|_, handshake| now.saturating_sub(handshake.seen) < IDLE);
+                Ok(change(known, now))
+            })
+        });
+        Ok(changed.await??)
+    }
+}
+
+#[async_trait]
+impl SessionStore for Handshakes {
+    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        let id = id.to_owned();
+        let said = self.change(move |known, now| {
+            let handshake = known.get_mut(&id)?;
+            handshake.seen = now;
+            Some(handshake.said.clone())
+        });
+        Ok(said.await?.map(serde_json::from_value).transpose()?)
+    }
+
+    async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
+        let (id, said) = (id.to_owned(), serde_json::to_value(state)?);
+        if said.to_string().len() > MOST_BYTES {
+            // It is served as any other is, until this process ends.
+            return Ok(());
+        }
+        self.change(move |known, now| {
+            while known.len() >= MOST
+                && let Some(oldest) = known.iter().min_by_key(|(_, handshake)| handshake.seen).map(|(id, _)| id.clone())
+            {
+                known.remove(&oldest);
+            }
+            known.insert(id, Handshake { seen: now, said });
+        })
+        .await
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
+        let id = id.to_owned();
+        self.change(move |known, _| drop(known.remove(&id))).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_its_caller_s_alone() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let here = Connections::new(&Folders::inside(root.path())).expect("the key is made");
+        let sealed = here.sealed("anna", "the-id");
+        assert_eq!(here.opened("anna", &sealed), Some("the-id"));
+        assert_eq!(here.opened("berta", &sealed), None);
+        let there = Connections::new(&Folders::inside(root.path())).expect("the key is there");
+        assert_eq!(there.opened("anna", &sealed), Some("the-id"), "another process of the user");
+        for wrong in ["", "the-id", "the-id.", ".", &sealed.replace("the-id", "the-ie"), &sealed[..sealed.len() - 1], &format!("{sealed}A")]
+        {
+            assert_eq!(here.opened("anna", wrong), None, "{wrong}");
+        }
+        // A caller's name can't be moved into the id.
+        assert_eq!(here.opened("", &here.sealed("anna", "x")), None);
+    }
+
+    #[tokio::test]
+    async fn handshakes_are_kept_as_many_as_there_is_room_for() {
+        let root = tempfile::tempdir().expect("a folder is made");
+        let store = Handshakes::new(&Folders::inside(root.path()));
+        let state: SessionState = serde_json::from_value(serde_json::json!({ "initialize_params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } }))
+        .expect("is a handshake");
+        for at in 0..MOST + 2 {
+            store
+                .change(move |known, now| drop(known.insert(format!("{at:05}"), Handshake { seen: now, said: serde_json::json!({}) })))
+                .await
+                .expect("is kept");
+            if at > 3 {
+                break;
+            }
+        }
+        store.store("one", &state).await.expect("is kept");
+        let loaded = store.load("one").await.expect("can be read").expect("is there");
+        assert_eq!(loaded.initialize_params.client_info.name, "tester");
+        store.delete("one").await.expect("is removed");
+        assert!(store.load("one").await.expect("can be read").is_none());
+        let mut large = state.clone();
+        large.initialize_params.client_info.name = "x".repeat(MOST_BYTES);
+        store.store("large", &large).await.expect("is no error");
+        assert!(store.load("large").await.expect("can be read").is_none(), "nobody fills the disk with it");
+    }
+}

@@ -1,0 +1,214 @@
+//! Clients over HTTP that do not mean well, or die: the next one is served, and what they took comes back.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::json;
+
+use super::super::client::LEGACY;
+use super::super::hostile::resident;
+use super::super::looping_settings;
+use super::calls;
+use super::client::{Serving, modern};
+use crate::support::{Cli, plugin};
+
+/// A request that reads a file, with these lines in its head.
+fn read(serving: &Serving, head: &[(&str, &str)]) -> u16 {
+    serving.modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }), head).whole().status
+}
+
+#[test]
+fn pages_of_others_and_names_of_others_are_turned_away() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &["--set", "serve.allowed_origins=[\"https://app.example.com\"]"]);
+    let port = serving.place.rsplit_once(':').expect("it has a port").1.to_owned();
+    let own = format!("http://{}", serving.place);
+    for origin in [
+        "http://evil.example",
+        "null",
+        "",
+        own.as_str(),
+        "https://app.example.com.evil.example",
+        "http://app.example.com",
+        "https://app.example.com:8443",
+        "https://evil@app.example.com",
+        "file://",
+        "https://APP.example.com.",
+    ] {
+        assert_eq!(read(&serving, &[("origin", origin)]), 403, "{origin:?}");
+    }
+    for host in [
+        "evil.example",
+        &format!("evil.example:{port}"),
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "127.0.0.2",
+        "[::2]",
+        "0.0.0.0",
+        "",
+        "@",
+    ] {
+        assert!(matches!(read(&serving, &[("host", host)]), 400 | 403), "{host:?}");
+    }
+    assert!(calls(&cli).is_empty(), "none of them called: {:?}", calls(&cli));
+    for host in [format!("localhost:{port}"), format!("[::1]:{port}"), "127.0.0.1".to_owned()] {
+        assert_eq!(read(&serving, &[("host", &host)]), 200, "{host}");
+    }
+    let allowed = [("origin", "https://app.example.com")];
+    let answer = serving.modern("tools/list", &json!({}), &allowed).whole();
+    assert_eq!((answer.status, answer.head["access-control-allow-origin"].as_str()), (200, allowed[0].1));
+    let asked = serving.raw(&serving.request("OPTIONS", "/mcp", &allowed, "")).whole();
+    assert!(asked.status == 204 && asked.head["access-control-allow-headers"].contains("authorization"), "{asked:?}");
+    let asked = serving.raw(&serving.request("OPTIONS", "/mcp", &[("origin", "http://evil.example")], "")).whole();
+    assert!(!asked.head.contains_key("access-control-allow-origin"), "{asked:?}");
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_next_is_answered() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &["--set", "serve.max_body_kib=64"]);
+    let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}", "[".repeat(60_000));
+    for nonsense in ["", "nonsense", "{}", "[]", "null", "\"x\"", "{\"jsonrpc\":\"1.0\"}", &deep] {
+        let answer = serving.raw(&serving.request("POST", "/mcp", &[], nonsense)).whole();
+        assert!((400..500).contains(&answer.status), "{nonsense:.20}: {answer:?}");
+    }
+    let long = "x".repeat(64 << 10);
+    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": long } }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(serving.post(&message, &head).status, 413);
+    let untold = serving.request("POST", "/mcp", &[&head[..], &[("content-length", ""), ("transfer-encoding", "chunked")]].concat(), "");
+    let untold = String::from_utf8(untold).expect("is UTF-8").replace("content-length: \r\n", "");
+    let text = message.to_string();
+    let untold = format!("{untold}{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+    assert_eq!(serving.raw(untold.as_bytes()).whole().status, 413, "it need not tell its length");
+    let head = format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(200 << 10));
+    assert!(matches!(serving.raw(head.as_bytes()).whole().status, 0 | 431), "a head has a bound");
+    let many = format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1000));
+    assert!(matches!(serving.raw(many.as_bytes()).whole().status, 0 | 431), "and so has the number of its lines");
+    for nonsense in ["nonsense\r\n\r\n", "GET\r\n\r\n", "POST /mcp HTTP/9.9\r\n\r\n", "\0\0\0\0", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        assert!(matches!(serving.raw(nonsense.as_bytes()).whole().status, 0 | 400 | 505), "{nonsense:?}");
+    }
+    assert_eq!(serving.get("/", &[]).status, 404);
+    assert_eq!(serving.raw(&serving.request("PUT", "/mcp", &[], "")).whole().status, 405);
+    assert_eq!(read(&serving, &[]), 200);
+}
+
+#[test]
+fn connections_that_are_given_up_leave_room() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &["--set", "serve.max_connections=16"]);
+    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let whole = serving.request("POST", "/mcp", &head, &message.to_string());
+    for round in 0..16 {
+        let end = whole.len() * round / 16;
+        let half: Vec<_> = (0..16)
+            .map(|_| {
+                let mut stream = serving.connect();
+                stream.write_all(&whole[..end]).expect("the server reads");
+                stream
+            })
+            .collect();
+        drop(half);
+        assert_eq!(read(&serving, &[]), 200, "after {end} bytes");
+    }
+    let told = serving.get("/metrics", &[]).body;
+    assert!(told.lines().any(|line| line.starts_with("berth_http_connections ")), "{told}");
+}
+
+#[test]
+fn a_caller_has_its_share_and_no_more() {
+    let cli = Cli::new();
+    let mut settings = looping_settings();
+    settings.extend(["--set", "serve.max_requests=2"].map(str::to_owned));
+    let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+    let serving = Serving::new(&cli, &settings);
+    let (message, head) = modern("tools/call", &json!({ "name": "hostile__loop_forever", "arguments": {} }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let looping: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = serving.connect();
+            stream.write_all(&serving.request("POST", "/mcp", &head, &message.to_string())).expect("the server reads");
+            stream
+        })
+        .collect();
+    while calls(&cli).iter().filter(|record| record["kind"] == "intent").count() < 2 {
+        std::thread::yield_now();
+    }
+    let refused = serving.modern("tools/list", &json!({}), &[]).whole();
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert!(refused.head["retry-after"].parse::<u32>().is_ok_and(|wait| wait > 0) && refused.body.contains("max_requests"), "{refused:?}");
+    assert_eq!(serving.get("/healthz", &[]).status, 200);
+    drop(looping);
+    let since = std::time::Instant::now();
+    while read(&serving, &[]) != 200 {
+        assert!(since.elapsed().as_secs() < 60, "there is room again");
+    }
+
+    let few = Serving::new(&cli, &["--set", "serve.requests_per_minute=3"]);
+    let statuses: Vec<_> = (0..5).map(|_| read(&few, &[])).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+}
+
+#[test]
+fn handshakes_don_t_pile_up() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &[]);
+    let ids: Vec<_> = (0..64).map(|_| serving.handshake(LEGACY, false, &[])).collect();
+    let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } });
+    let refused = serving.post(&begin, &[]);
+    assert_eq!((refused.status, refused.head.contains_key("retry-after")), (429, true), "{refused:?}");
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    assert_eq!(serving.post(&list, &[("mcp-session-id", &ids[0])]).status, 200, "those that there are go on");
+    assert_eq!(serving.raw(&serving.request("DELETE", "/mcp", &[("mcp-session-id", &ids[0])], "")).whole().status, 202);
+    assert_eq!(serving.post(&begin, &[]).status, 200);
+    assert_eq!(read(&serving, &[]), 200);
+}
+
+#[test]
+fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
+    let cli = Cli::new();
+    let bench = plugin("bench");
+    let serving = Serving::new(&cli, &["--plugin", bench.to_str().expect("is UTF-8"), "--set", "serve.max_requests=8"]);
+    let text = "x".repeat(256 << 10);
+    let params = json!({ "name": "bench__echo", "arguments": { "text": text } });
+    let id = serving.handshake(LEGACY, false, &[]);
+    let head = [("mcp-session-id", id.as_str())];
+    let next = AtomicU64::new(1);
+    let request = || {
+        let id = next.fetch_add(1, Ordering::Relaxed);
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        serving.request("POST", "/mcp", &head, &message.to_string())
+    };
+    let all = |count: usize, reads: bool| {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..count {
+                        let mut stream = serving.connect();
+                        // Who is refused has gone before it has written all.
+                        let _ = stream.write_all(&request());
+                        let mut some = [0; 64];
+                        let _ = match reads {
+                            true => stream.read_to_end(&mut Vec::new()),
+                            false => stream.read(&mut some),
+                        };
+                    }
+                });
+            }
+        });
+    };
+    all(2, true);
+    let before = resident(serving.pid());
+    all(50, true);
+    let after = resident(serving.pid());
+    assert!(after < before + 64 * 1024, "read: {before} KiB before, {after} KiB after");
+    all(50, false);
+    let after = resident(serving.pid());
+    assert!(after < before + 96 * 1024, "not read: {before} KiB before, {after} KiB after");
+    let since = std::time::Instant::now();
+    while serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head).status != 200 {
+        assert!(since.elapsed().as_secs() < 60, "there is room again");
+    }
+}
