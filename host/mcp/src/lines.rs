@@ -178,22 +178,25 @@ impl<W: AsyncWrite + Unpin> Out<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Writing<W> {
-    async fn write_all<'a>(&mut self, ready: impl Fn() -> MutexGuard<'a, Vec<u8>>) -> io::Result<()> {
-        loop {
-            if self.written == self.bytes.len() {
-                self.bytes.clear();
-                self.bytes.shrink_to(BUFFER);
-                self.written = 0;
-                std::mem::swap(&mut self.bytes, &mut *ready());
-                if self.bytes.is_empty() {
-                    return self.writer.flush().await;
-                }
-            }
+    /// Writes what is left, then what was ready when that was done. What comes later has its own: nobody writes for others without end.
+    async fn write_all<'a>(&mut self, ready: impl FnOnce() -> MutexGuard<'a, Vec<u8>>) -> io::Result<()> {
+        self.write_left().await?;
+        self.bytes.clear();
+        self.bytes.shrink_to(BUFFER);
+        self.written = 0;
+        std::mem::swap(&mut self.bytes, &mut *ready());
+        self.write_left().await?;
+        self.writer.flush().await
+    }
+
+    async fn write_left(&mut self) -> io::Result<()> {
+        while self.written < self.bytes.len() {
             match self.writer.write(&self.bytes[self.written..]).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => self.written += written,
             }
         }
+        Ok(())
     }
 }
 

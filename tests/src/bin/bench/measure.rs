@@ -111,6 +111,14 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_leaves_out_the_worst() {
+        let values: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&values, 99), Duration::from_millis(199));
+        assert_eq!(percentile(&values, 50), Duration::from_millis(101));
+        assert_eq!(percentile(&[], 99), Duration::ZERO);
+    }
+
+    #[test]
     fn an_error_ends_the_measurement() {
         assert_eq!(in_turn(1, || Err("ours".to_owned()), || Ok(Duration::ZERO)).err().as_deref(), Some("ours"));
     }
