@@ -1,4 +1,5 @@
-//! The protocol's official conformance suite, against the MCP server with what the suite wants to see behind it (`src/bin/conformance`).
+//! The protocol's official conformance suite, against the server of `berth serve --http` with what the suite wants to see behind it
+//! (`src/bin/conformance`).
 //!
 //! Every check passes that is of something which Berth declares. What it does not declare stands below, and fails: a check that fails and
 //! doesn't stand there, or stands there and passes, fails the test.

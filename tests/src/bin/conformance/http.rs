@@ -1,34 +1,31 @@
-//! HTTP for everybody on this machine, in one session.
+//! The server of `berth serve --http`, at a Unix socket, where it wants no token, which the suite couldn't bring. In front of it lies a port
+//! whose bytes are passed on as they are, with the suite's own `Host` and `Origin`.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::path::Path;
 
-use berth_host::Session;
-use berth_mcp::Server;
-use hyper::body::Incoming;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::net::TcpListener;
+use berth_host::CancellationToken;
+use berth_host::config::{Folders, Serve};
+use berth_mcp::{Http, Place, Server, serve_http};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, UnixStream};
 
 /// Serves until the process is killed.
-pub(crate) async fn serve(server: Server) -> Result<(), Box<dyn Error>> {
-    let sessions = Arc::new(LocalSessionManager::default());
-    let service = StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
-    let service = TowerToHyperService::new(service);
+pub(crate) async fn serve(server: Server, settings: Serve, folder: &Path, folders: &Folders) -> Result<(), Box<dyn Error>> {
+    let socket = folder.join("socket");
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    println!("http://{}/mcp", listener.local_addr()?);
-    let session = Session::new("conformance");
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let (service, session) = (service.clone(), session.clone());
-        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(session.clone());
-            service.call(request)
-        });
-        // What ends a connection is its client's matter.
-        tokio::spawn(async move { hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await });
-    }
+    let origin = format!("http://{}", listener.local_addr()?);
+    // The suite has a page of this very port come in, and one from elsewhere kept out.
+    let settings = Serve { allowed_origins: vec![origin.clone()], ..settings };
+    let http = Http::bind(Place::Unix(socket.clone()), settings, folders, false).await?;
+    println!("{origin}/mcp");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let socket = socket.clone();
+            // What ends a connection is its client's matter.
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut UnixStream::connect(socket).await?).await });
+        }
+    });
+    serve_http(server, http, CancellationToken::new()).await?;
+    Ok(())
 }

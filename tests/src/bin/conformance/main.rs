@@ -35,13 +35,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&place)?;
     let settings = vec!["plugin_folder.reload=trust".to_owned(), format!("plugin_folder.path={:?}", place.display().to_string())];
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
-    let approvals = loaded.config.approvals;
+    let (approvals, serve) = (loaded.config.approvals, loaded.config.serve.clone());
     let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {
         let tools = tools::Tools { place: place.join(plugin.file_name().ok_or("the plugin has no name")?), plugin };
         let host = Host::builder().config(loaded).folders(folders.clone()).working_directory(&folder).provider(Arc::new(tools));
         let host = host.front_end("conformance").watch().build().await?;
-        let server = Server::new(Arc::new(host), folders, &approvals)?.with_extras(Arc::new(extras::Fixtures));
-        http::serve(server).await
+        let server = Server::new(Arc::new(host), folders.clone(), &approvals)?.with_extras(Arc::new(extras::Fixtures));
+        http::serve(server, serve, &folder, &folders).await
     })
 }
