@@ -1,13 +1,14 @@
 //! A connection on which only so many requests are under way.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_host::CancellationToken;
-use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId, ServerConfig, ServerResult};
+use rmcp::service::{NotificationContext, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rmcp::{ErrorData, RoleServer, Service};
 use tokio::sync::Notify;
 
 /// Requests of one client that are under way at a time. More wait where they are, in the client's pipe, and cost nothing here.
@@ -21,14 +22,37 @@ pub(crate) struct Bounded<T> {
     gone: CancellationToken,
 }
 
+/// What answers the requests of that connection, and tells when it has done with one: who takes a request back gets no answer to it, but what
+/// it began takes its place until it has ended.
+pub(crate) struct Counted<S> {
+    inner: S,
+    under_way: Arc<UnderWay>,
+}
+
+/// Bounds a connection.
+pub(crate) fn bounded<S, T>(service: S, transport: T, gone: CancellationToken) -> (Counted<S>, Bounded<T>) {
+    let under_way = Arc::<UnderWay>::default();
+    (Counted { inner: service, under_way: Arc::clone(&under_way) }, Bounded { inner: transport, under_way, gone })
+}
+
 #[derive(Default)]
 struct UnderWay {
-    requests: Mutex<HashSet<RequestId>>,
+    requests: Mutex<HashMap<RequestId, Stage>>,
     fewer: Notify,
 }
 
+/// Where a request is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begun,
+    /// The client wants no answer any more.
+    TakenBack,
+    /// Its answer is on its way.
+    Ended,
+}
+
 impl UnderWay {
-    fn requests(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Stage>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,11 +60,52 @@ impl UnderWay {
         self.requests().remove(id);
         self.fewer.notify_one();
     }
+
+    /// The request comes to a stage. With two of them it is done: nothing is sent that the client took back.
+    fn comes_to(&self, id: &RequestId, stage: Stage) {
+        let mut requests = self.requests();
+        let Some(there) = requests.get_mut(id) else { return };
+        if matches!((*there, stage), (Stage::TakenBack, Stage::Ended) | (Stage::Ended, Stage::TakenBack)) {
+            drop(requests);
+            self.done(id);
+        } else {
+            *there = stage;
+        }
+    }
 }
 
-impl<T> Bounded<T> {
-    pub(crate) fn new(inner: T, gone: CancellationToken) -> Self {
-        Self { inner, under_way: Arc::default(), gone }
+/// A request that is being answered.
+struct Answering<'u> {
+    under_way: &'u UnderWay,
+    id: RequestId,
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.under_way.comes_to(&self.id, Stage::Ended);
+    }
+}
+
+impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
+    async fn handle_request(&self, request: ClientRequest, context: RequestContext<RoleServer>) -> Result<ServerResult, ErrorData> {
+        let _answering = Answering { under_way: &self.under_way, id: context.id.clone() };
+        self.inner.handle_request(request, context).await
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.inner.handle_notification(notification, context).await
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        self.inner.get_info()
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        self.inner.supported_protocol_versions()
     }
 }
 
@@ -71,20 +136,21 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
         let mut message = self.inner.receive().await;
         // One with the id of another that is under way could not be told from it, and would not be counted.
         while let Some(JsonRpcMessage::Request(request)) = &message
-            && self.under_way.requests().contains(&request.id)
+            && self.under_way.requests().contains_key(&request.id)
         {
             tracing::warn!("a request is passed over: another with the same id is under way");
             message = self.inner.receive().await;
         }
         match &message {
             None => self.gone.cancel(),
-            Some(JsonRpcMessage::Request(request)) => drop(self.under_way.requests().insert(request.id.clone())),
-            // The protocol wants no answer to what was taken back.
+            Some(JsonRpcMessage::Request(request)) => {
+                self.under_way.requests().insert(request.id.clone(), Stage::Begun);
+            }
             Some(JsonRpcMessage::Notification(notification)) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.under_way.done(id);
+                    self.under_way.comes_to(id, Stage::TakenBack);
                 }
             }
             _ => {}
@@ -94,5 +160,32 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
 
     async fn close(&mut self) -> Result<(), T::Error> {
         self.inner.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::NumberOrString;
+
+    #[test]
+    fn what_was_taken_back_takes_its_place_until_it_has_ended() {
+        let under_way = UnderWay::default();
+        let id = NumberOrString::Number(1);
+        let begin = || assert!(under_way.requests().insert(id.clone(), Stage::Begun).is_none());
+        let there = || under_way.requests().len();
+        for (first, then) in [(Stage::TakenBack, Stage::Ended), (Stage::Ended, Stage::TakenBack)] {
+            begin();
+            under_way.comes_to(&id, first);
+            under_way.comes_to(&id, first);
+            assert_eq!(there(), 1);
+            under_way.comes_to(&id, then);
+            assert_eq!(there(), 0);
+        }
+        begin();
+        under_way.comes_to(&id, Stage::Ended);
+        under_way.done(&id);
+        under_way.comes_to(&id, Stage::TakenBack);
+        assert_eq!(there(), 0, "what was answered can't be taken back");
     }
 }

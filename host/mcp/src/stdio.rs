@@ -12,7 +12,7 @@ use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 
-use crate::bounded::Bounded;
+use crate::bounded::bounded;
 use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;
@@ -39,7 +39,8 @@ pub async fn serve_stdio(server: Server, session: Session, end: CancellationToke
     let writing = writer(output).map_err(failed("writing to stdout"))?;
     let calls = server.calls().clone();
     let server = server.connection(Some(session));
-    let transport = Bounded::new(Lines::new(reading, writing, MESSAGE), server.gone().clone());
+    let gone = server.gone().clone();
+    let (server, transport) = bounded(server, Lines::new(reading, writing, MESSAGE), gone);
     let served = match server.serve_with_ct(transport, end).await {
         Ok(service) => match service.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Protocol(error.to_string())),

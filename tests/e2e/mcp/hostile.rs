@@ -66,6 +66,22 @@ fn ten_thousand_requests_at_once_are_all_answered_and_their_memory_comes_back() 
     assert_eq!(client.call("bench__echo", json!({ "text": "next" }))["isError"], false);
 }
 
+#[test]
+fn calls_that_are_taken_back_at_once_are_not_more_at_a_time_than_others() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    client.call("list_directory", json!({}));
+    let before = resident(client.pid());
+    for _ in 0..20_000 {
+        let id = client.ask("tools/call", json!({ "name": "list_directory", "arguments": {} }));
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    }
+    assert_eq!(client.call("list_directory", json!({}))["isError"], false, "the next one is answered");
+    let after = resident(client.pid());
+    // Were they, it would be 200 MiB.
+    assert!(after < before + 128 * 1024, "{before} KiB before, {after} KiB after");
+}
+
 /// KiB of memory that a process holds.
 pub(super) fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
