@@ -118,6 +118,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 self.out.write().await.ok()?;
                 self.owes = false;
             }
+            // Of what lies in the buffer, nothing is waited for: those who work on what was read would never have their turn.
+            tokio::task::coop::consume_budget().await;
             self.read().await?;
             let message = parsed(&self.line);
             self.line.clear();
