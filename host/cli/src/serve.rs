@@ -30,9 +30,15 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
-            // Before plugins are loaded: what is wrong here is told at once.
-            let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
-            let server = server(&folders).await?;
+            let begun = async {
+                // Before plugins are loaded: what is wrong here is told at once.
+                let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
+                Ok::<_, Error>((http, server(&folders).await?))
+            };
+            let (http, server) = tokio::select! {
+                begun = begun => begun?,
+                () = end.cancelled() => return Ok(Exit::Success),
+            };
             told(&http)?;
             serve_http(server, http, end).await.map_err(failed)?;
             Ok(Exit::Success)

@@ -36,10 +36,9 @@ const NO: &str = "no";
 /// Bytes of a client's name.
 const NAME: usize = 100;
 
-/// The folder in the data folder, and in it the key that seals tickets and those that were used.
+/// The folder in the data folder, and in it the key that seals tickets.
 pub(crate) const FOLDER: &str = "mcp";
 pub(crate) const KEY: &str = "key";
-const USED: &str = "used.json";
 
 /// Tickets that were used and have not expired. Nobody answers more in that time.
 const MOST_USED: usize = 4096;
@@ -85,7 +84,7 @@ impl Tickets {
         let fingerprint = serde_json::from_value(ticket[0].clone()).map_err(|error| error.to_string())?;
         let nonce = ticket[1].as_str().unwrap_or_default().to_owned();
         let now = seconds();
-        let first = state::update(&self.folder, USED, |used: &mut BTreeMap<String, u64>| {
+        let first = state::update(&self.folder, &used_by(session), |used: &mut BTreeMap<String, u64>| {
             used.retain(|_, until| *until > now);
             let room = used.len() < MOST_USED;
             // It has expired by itself before it is forgotten.
@@ -95,6 +94,21 @@ impl Tickets {
             true => Ok(fingerprint),
             false => Err("it was used before, or too many were used lately".to_owned()),
         }
+    }
+}
+
+/// Where the tickets that a caller used are kept: nobody takes the places of others.
+fn used_by(session: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
+    let digest: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("used-{digest}.json")
+}
+
+/// Whose a session is: its name without the handle that the caller chose. All connections on stdio are the user's.
+pub(crate) fn owner(session: &str) -> &str {
+    match session.rfind(']') {
+        Some(end) => &session[..=end],
+        None => session.match_indices(' ').nth(1).map_or(session, |(end, _)| &session[..end]),
     }
 }
 
@@ -254,11 +268,8 @@ impl ForCall {
 
     /// What the client shows.
     fn form(&self, question: &Question) -> ElicitRequestParams {
-        let choices = [
-            (ONCE, "Allow this call"),
-            (SESSION, "Allow calls that are the same, as long as this connection lasts"),
-            (NO, "Don't allow it"),
-        ];
+        let choices =
+            [(ONCE, "Allow this call"), (SESSION, "Allow calls that are the same, as long as this session lasts"), (NO, "Don't allow it")];
         let title = Some("Allow it?".into());
         let choice = if self.has_titles {
             let mut choice = TitledSingleSelectEnumSchema::new(choices.map(|(value, title)| ConstTitle::new(value, title)).into());
@@ -353,6 +364,19 @@ mod tests {
         let other = tempfile::tempdir().expect("a folder is made");
         let other = tickets(other.path(), Duration::from_secs(60));
         assert!(other.opened("a", &here.sealed("a", fingerprint).expect("is sealed")).is_err(), "another user's");
+    }
+
+    #[test]
+    fn a_session_s_owner_is_its_name_without_the_handle() {
+        for (session, whose) in [
+            ("mcp stdio 00ff", "mcp stdio"),
+            ("mcp token", "mcp token"),
+            ("mcp token a-b", "mcp token"),
+            ("mcp [\"https://login.example.com\",\"a ] b\"]", "mcp [\"https://login.example.com\",\"a ] b\"]"),
+            ("mcp [\"https://login.example.com\",\"a ] b\"] handle", "mcp [\"https://login.example.com\",\"a ] b\"]"),
+        ] {
+            assert_eq!(owner(session), whose);
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! The protocol's crate has a transport for them, which this one takes the place of: what most messages are, a call, is read at once and not
 //! by trying one method after the other, and answers that are ready together leave together. What a line means stays with that crate.
 
+use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
@@ -14,7 +16,9 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::{JsonRpcMessageCodec, JsonRpcMessageCodecError};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio_util::codec::Decoder;
 
@@ -58,7 +62,30 @@ struct Call {
     id: RequestId,
     #[serde(rename = "method")]
     _method: CallToolRequestMethod,
-    params: CallToolRequestParams,
+    params: Object<CallToolRequestParams>,
+}
+
+/// What is written as an object. What is derived takes lists as well, in which the order says what is what.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
+    }
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
@@ -121,6 +148,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             // Of what lies in the buffer, nothing is waited for: those who work on what was read would never have their turn.
             tokio::task::coop::consume_budget().await;
             self.read().await?;
+            let is_object = self.line.trim_ascii_start().starts_with(b"{");
             let message = parsed(&self.line);
             self.line.clear();
             self.line.shrink_to(BUFFER);
@@ -134,7 +162,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                     self.out.put(&refusal).ok()?;
                     self.owes = true;
                 }
-                // It has no id that could be answered, and an answer might be sent back as more of it.
+                // A message that can't be read: whoever sent it would wait.
+                Err(error) if is_object => {
+                    tracing::debug!("no JSON: {error}");
+                    self.out.put(&JsonRpcMessage::error(ErrorData::parse_error("Parse error", None), None)).ok()?;
+                    self.owes = true;
+                }
+                // It is nothing like a message, and an answer might be sent back as more of it.
                 Err(error) => tracing::debug!("a line is passed over: {error}"),
             }
         }
@@ -204,8 +238,8 @@ impl<W: AsyncWrite + Unpin> Writing<W> {
 
 /// The message of a line. None: it is one that may be passed over.
 fn parsed(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError> {
-    match serde_json::from_slice::<Call>(line) {
-        Ok(Call { id, mut params, .. }) => {
+    match serde_json::from_slice::<Object<Call>>(line) {
+        Ok(Object(Call { id, params: Object(mut params), .. })) => {
             let meta = params.meta.take();
             let mut request = CallToolRequest::new(params);
             if let Some(meta) = meta {
@@ -256,6 +290,9 @@ mod tests {
             json!({ "jsonrpc": "2.0", "id": 1.5, "method": "tools/call", "params": { "name": "a" } }),
             json!({ "jsonrpc": "2.0", "id": 1, "result": {} }),
             json!([]),
+            json!(["2.0", 77, "tools/call", { "name": "a" }]),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [null, "a", {}, null, null] }),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": [] }),
         ];
         let shown = |parsed: Result<Option<RxJsonRpcMessage<RoleServer>>, JsonRpcMessageCodecError>| {
             parsed.map(|message| format!("{message:?}")).map_err(|error| error.to_string())

@@ -17,6 +17,7 @@ use rmcp::task_manager::current_timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
+use crate::approver::owner;
 use crate::random;
 
 /// How long a call holds its request open before it becomes a task. A client asks for a task's state again and again, and hears of its end
@@ -250,7 +251,7 @@ impl Tasks {
     pub(crate) fn begin(&self, begun: &Begun, session: &Arc<str>, cancel: CancellationToken) -> Option<Arc<Task>> {
         let mut stage = begun.stage();
         let mut held = self.held();
-        let of_session = held.values().filter(|task| task.session == *session).count();
+        let of_session = held.values().filter(|task| owner(&task.session) == owner(session)).count();
         let Stage::Open(message) = &mut *stage else { return None };
         if held.len() >= MOST || of_session >= MOST_OF_SESSION {
             return None;
@@ -281,7 +282,8 @@ impl Tasks {
     /// Keeps what a task came to, where there is room for it.
     pub(crate) fn end(&self, task: &Task, end: End) {
         let held = self.held();
-        let of_session: usize = held.values().filter(|other| other.session == task.session).map(|other| other.bytes()).sum();
+        let of_session: usize =
+            held.values().filter(|other| owner(&other.session) == owner(&task.session)).map(|other| other.bytes()).sum();
         let of_all: usize = held.values().map(|other| other.bytes()).sum();
         let bytes = end.bytes();
         let end = if of_session + bytes > BYTES_OF_SESSION || of_all + bytes > BYTES {

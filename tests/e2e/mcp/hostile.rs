@@ -21,6 +21,8 @@ fn what_is_no_message_is_passed_over() {
         client.write(nonsense.as_bytes());
     }
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
+    let told = client.aside.iter().filter(|message| message["error"]["code"] == -32700 && message["id"].is_null()).count();
+    assert!(told >= 1, "who sends half a message hears of it: {:?}", client.aside);
 }
 
 #[test]

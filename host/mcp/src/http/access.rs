@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_host::config::{Folders, Serve};
 use berth_host::state;
 use berth_host::text::{cut, neutral_line};
@@ -163,19 +165,29 @@ impl Tokens {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(invalid("it is signed in a way that is not taken"));
         }
-        let key = self.keys.get(header.kid.as_deref(), header.alg).await;
-        let key = key.ok_or_else(|| invalid("it is signed with no key of the authorization server"))?;
-        let claims = decode::<Claims>(token, &key, &self.validation(header.alg)).map_err(|error| invalid(reason(error.kind())))?.claims;
+        // What it says is critical has to be understood, and nothing of that is.
+        if critical(token) {
+            return Err(invalid("it says that something is critical which is not known here"));
+        }
+        let mut why = "it is signed with no key of the authorization server";
+        let mut claims = None;
+        for key in self.keys.get(header.kid.as_deref(), header.alg).await {
+            match decode::<Claims>(token, &key, &self.validation(header.alg)) {
+                Ok(token) => claims = Some(token.claims),
+                Err(error) => why = reason(error.kind()),
+            }
+        }
+        let claims = claims.ok_or_else(|| invalid(why))?;
         if !self.scope.is_empty() && !claims.scopes().any(|scope| scope == self.scope) {
             let challenge = format!("Bearer {at}, error=\"insufficient_scope\", scope=\"{}\"", self.scope);
             let why = format!("the token lacks the scope `{}`", self.scope);
             return Err(Refused { status: StatusCode::FORBIDDEN, why, challenge: HeaderValue::from_str(&challenge).ok() });
         }
-        // The name is a part of a session's: two callers never have the same.
+        // The name is a part of a session's: two callers never have the same, nor have those of two issuers.
         if claims.sub.is_empty() || claims.sub.len() > NAME || claims.sub.chars().any(char::is_control) {
             return Err(invalid("its `sub` is no name"));
         }
-        Ok(json!(claims.sub).to_string().into())
+        Ok(json!([self.issuer, claims.sub]).to_string().into())
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -211,6 +223,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn unauthorized(why: String, challenge: &str) -> Refused {
     Refused { status: StatusCode::UNAUTHORIZED, why: neutral_line(cut(&why, 1000)), challenge: HeaderValue::from_str(challenge).ok() }
+}
+
+/// Whether a token's head has `crit`. One that can't be read is refused elsewhere.
+fn critical(token: &str) -> bool {
+    let head = token.split('.').next().and_then(|head| URL_SAFE_NO_PAD.decode(head).ok());
+    head.and_then(|head| serde_json::from_slice::<Value>(&head).ok()).is_some_and(|head| head.get("crit").is_some())
 }
 
 /// What is wrong, without a word of the token's.

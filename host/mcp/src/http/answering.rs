@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use berth_host::CancellationToken;
 use berth_host::config::{Folders, Serve};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION,
-    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, RETRY_AFTER, VARY,
+    CACHE_CONTROL, CONNECTION as CLOSES, CONTENT_TYPE, ORIGIN, RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use rmcp::model::ProtocolVersion;
+use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::PATH;
@@ -44,14 +44,14 @@ const SESSION: HeaderName = HeaderName::from_static("berth-session");
 /// Bytes of that name.
 const MAX_SESSION: usize = 64;
 
-/// The revision of the protocol that a request is of.
-const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-
 /// How long a client may take for a request's body.
 const BODY: Duration = Duration::from_secs(30);
 
 /// KiB of bodies that are held at a time, over all callers.
 const BODIES: u32 = 64 << 10;
+
+/// Requests that can be under way at a time: as many as there can be connections.
+const UNANSWERED: u32 = 65_536;
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
@@ -62,6 +62,8 @@ pub(super) struct Answering {
     access: Access,
     callers: Callers,
     bodies: Arc<Semaphore>,
+    /// Requests whose answers are not sent yet.
+    unanswered: Arc<Semaphore>,
     max_body: usize,
     origins: Vec<String>,
     pub(super) metrics: Arc<Metrics>,
@@ -94,12 +96,20 @@ impl Answering {
             access,
             callers: Callers::new(&settings),
             bodies: Arc::new(Semaphore::new(BODIES as usize)),
+            unanswered: Arc::new(Semaphore::new(UNANSWERED as usize)),
             max_body,
             origins: settings.allowed_origins,
             metrics,
             draining: AtomicBool::new(false),
             streams,
         })
+    }
+
+    /// Waits until all that will be answered has been.
+    pub(super) async fn answered_within(&self, patience: Duration) {
+        if timeout(patience, self.unanswered.acquire_many(UNANSWERED)).await.is_err() {
+            tracing::warn!("answers that their clients don't read are given up");
+        }
     }
 
     /// Answers a request.
@@ -112,11 +122,15 @@ impl Answering {
             .iter()
             .all(|origin| self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
         {
+            tracing::info!("a request of a web page that is not among `allowed_origins` is refused");
             let answer = refused(StatusCode::FORBIDDEN, "that web page may not use this server (`allowed_origins` in [serve])");
             self.metrics.answered(answer.status());
             return answer;
         }
         let mut answer = self.routed(request, origin.is_some()).await.unwrap_or_else(|refused| refused);
+        if answer.status().is_client_error() {
+            tracing::info!("a request is refused: {}", answer.status());
+        }
         if let Some(origin) = origin {
             let headers = answer.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -133,9 +147,9 @@ impl Answering {
         let path = request.uri().path();
         match (request.method(), path) {
             (&Method::OPTIONS, PATH) if allowed_origin => Ok(preflight()),
-            (&Method::GET, "/healthz") => Ok(match self.draining.load(Ordering::Relaxed) {
-                false => said(StatusCode::OK, "text/plain", "ok\n"),
-                true => said(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "ending\n"),
+            (&Method::GET | &Method::HEAD, "/healthz") => Ok(match self.draining.load(Ordering::Relaxed) {
+                false => refused(StatusCode::OK, "ok"),
+                true => refused(StatusCode::SERVICE_UNAVAILABLE, "ending"),
             }),
             (&Method::GET, _) if path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | PATH)) => {
                 match self.access.metadata() {
@@ -193,31 +207,43 @@ impl Answering {
         parts.extensions.insert(held.working());
         // It has done what it is for.
         parts.headers.remove(AUTHORIZATION);
+        // A stream that is only listened to ends with the server.
+        let unanswered = match parts.method == Method::POST {
+            true => Arc::clone(&self.unanswered).try_acquire_owned().ok(),
+            false => None,
+        };
         let body = self.body(body, &held).await?;
-        let begins = connection.is_none() && is_old(&parts.headers);
-        let request = Request::from_parts(parts, Full::new(body));
-        let mut answer = if begins { self.begun(request, &caller).await? } else { self.service.handle(request).await };
-        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Ok(answer.map(|body| HeldBody { body, _held: held }.boxed()))
-    }
-
-    /// A request that may begin a connection.
-    async fn begun(&self, request: Request<Full<Bytes>>, caller: &Caller) -> Result<Answer, Answer> {
-        let mut connections = caller.connections.lock().await;
-        if self.connections.open(&mut connections).await >= CONNECTIONS {
-            let why = format!("{CONNECTIONS} connections of yours are open; end one, or wait until one has been idle for long");
-            return Err(later(StatusCode::TOO_MANY_REQUESTS, why, Duration::from_secs(60)));
+        if let Some(id) = &connection {
+            self.used(id, &caller).await;
         }
+        let request = Request::from_parts(parts, Full::new(body));
         let mut answer = self.service.handle(request).await;
-        let id = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        if let Some(id) = id {
+        let begun = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        if let Some(id) = begun {
             let sealed = HeaderValue::from_str(&self.connections.sealed(&caller.name, &id));
-            connections.push(id.into());
+            self.used(&id, &caller).await;
             answer
                 .headers_mut()
                 .insert(CONNECTION, sealed.map_err(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "the id can't be sent"))?);
         }
-        Ok(answer)
+        answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if answer.status() == StatusCode::FORBIDDEN {
+            let why = "this server is not known by the host that the request names: `url` in [serve] says by which one clients come";
+            return Err(refused(StatusCode::FORBIDDEN, why));
+        }
+        Ok(answer.map(|body| HeldBody { body, _held: held, _unanswered: unanswered }.boxed()))
+    }
+
+    /// A caller's connection is used, or begun. When there are too many, the one that was used longest ago is ended. It lies on disk, and is
+    /// taken up again when its client comes back.
+    async fn used(&self, id: &str, caller: &Caller) {
+        let mut connections = caller.connections.lock().await;
+        connections.retain(|known| &**known != id);
+        while self.connections.open(&mut connections).await >= CONNECTIONS {
+            // What can't be closed is closed already.
+            let _ = self.connections.close_session(&connections.remove(0)).await;
+        }
+        connections.push(id.to_owned().into());
     }
 
     /// The connection that a request is of, by its id without the seal, which goes into the head as well.
@@ -232,32 +258,38 @@ impl Answering {
 
     /// The body of a request, once there is room for it.
     async fn body(&self, body: Incoming, held: &Held) -> Result<Bytes, Answer> {
-        let too_large = || {
-            let why = format!("a request is at most {} KiB (`max_body_kib` in [serve])", self.max_body >> 10);
-            refused(StatusCode::PAYLOAD_TOO_LARGE, why)
-        };
         let most = body.size_hint().upper().map_or(self.max_body, |told| usize::try_from(told).unwrap_or(usize::MAX));
         if most > self.max_body {
-            return Err(too_large());
+            return Err(self.too_large());
         }
-        let read = async {
-            // It is never closed.
-            let room = Arc::clone(&self.bodies).acquire_many_owned(kib(most)).await.ok();
-            (room, Limited::new(body, self.max_body).collect().await)
-        };
-        let (room, read) =
-            timeout(BODY, read).await.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long"))?;
-        let bytes = read.map_err(|error| match error.is::<LengthLimitError>() {
-            true => too_large(),
-            false => refused(StatusCode::BAD_REQUEST, "the request's body did not arrive"),
-        })?;
-        let bytes = bytes.to_bytes();
-        if let Some(mut room) = room {
-            // Of one that did not tell its length, what it turned out not to need is free again.
-            drop(room.split(room.num_permits().saturating_sub(kib(bytes.len()) as usize)));
-            held.with_body(room);
+        let read = timeout(BODY, self.read(body, held)).await;
+        read.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "the request's body took too long"))?
+    }
+
+    /// Reads a body. Room is taken for what has come, and nobody waits for it: who sends slowly keeps none that others could use.
+    async fn read(&self, mut body: Incoming, held: &Held) -> Result<Bytes, Answer> {
+        let mut bytes = BytesMut::new();
+        let mut room = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| refused(StatusCode::BAD_REQUEST, "the request's body did not arrive"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > self.max_body {
+                return Err(self.too_large());
+            }
+            let more = kib(bytes.len() + data.len()).saturating_sub(room);
+            if !held.takes(&self.bodies, more) {
+                let why = "there is no room for the request's body while others are under way";
+                return Err(later(StatusCode::SERVICE_UNAVAILABLE, why, Duration::from_secs(1)));
+            }
+            room += more;
+            bytes.extend_from_slice(&data);
         }
-        Ok(bytes)
+        Ok(bytes.freeze())
+    }
+
+    fn too_large(&self) -> Answer {
+        let why = format!("a request is at most {} KiB (`max_body_kib` in [serve])", self.max_body >> 10);
+        refused(StatusCode::PAYLOAD_TOO_LARGE, why)
     }
 }
 
@@ -271,11 +303,6 @@ fn session_name(value: &HeaderValue) -> Option<&str> {
     let name = value.to_str().ok()?;
     let right = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     ((1..=MAX_SESSION).contains(&name.len()) && name.bytes().all(right)).then_some(name)
-}
-
-/// Whether a request is of a revision that has connections. One that names none is of the first.
-fn is_old(headers: &HeaderMap) -> bool {
-    headers.get(REVISION).is_none_or(|revision| revision.as_bytes() < ProtocolVersion::V_2026_07_28.as_str().as_bytes())
 }
 
 /// What a web page's browser asks first.
@@ -296,7 +323,10 @@ fn said(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>) ->
 }
 
 fn refused(status: StatusCode, why: impl AsRef<str>) -> Answer {
-    said(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()))
+    let mut answer = said(status, "text/plain; charset=utf-8", format!("{}\n", why.as_ref()));
+    // Nobody keeps a connection by asking for what isn't given.
+    answer.headers_mut().insert(CLOSES, HeaderValue::from_static("close"));
+    answer
 }
 
 /// Refused for now.
@@ -310,6 +340,7 @@ fn later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
     _held: Held,
+    _unanswered: Option<OwnedSemaphorePermit>,
 }
 
 impl Body for HeldBody {

@@ -19,6 +19,9 @@ const SESSIONS: usize = 256;
 /// How long a session is remembered in which nothing happens.
 const IDLE: Duration = Duration::from_secs(8 * 3600);
 
+/// KiB of requests' bodies that one caller can have held at a time.
+const BODIES: usize = 16 << 10;
+
 /// Connections of one caller at a time, by handshake.
 pub(super) const CONNECTIONS: usize = 64;
 
@@ -56,6 +59,8 @@ impl Callers {
 pub(super) struct Caller {
     pub(super) name: Arc<str>,
     requests: Arc<Semaphore>,
+    /// KiB of bodies.
+    bodies: Arc<Semaphore>,
     per_minute: u64,
     state: Mutex<State>,
     /// The connections that it opened here by a handshake.
@@ -82,7 +87,8 @@ impl Caller {
     fn new(name: Arc<str>, requests: usize, per_minute: u64) -> Self {
         let state = State { left: per_minute as f64, since: Instant::now(), sessions: HashMap::new() };
         let requests = Arc::new(Semaphore::new(requests));
-        Self { name, requests, per_minute, state: Mutex::new(state), connections: tokio::sync::Mutex::default() }
+        let bodies = Arc::new(Semaphore::new(BODIES));
+        Self { name, requests, bodies, per_minute, state: Mutex::new(state), connections: tokio::sync::Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,9 +150,9 @@ pub(super) struct Held {
 }
 
 struct Room {
-    _caller: Arc<Caller>,
+    caller: Arc<Caller>,
     _place: OwnedSemaphorePermit,
-    body: Mutex<Option<OwnedSemaphorePermit>>,
+    bodies: Mutex<Vec<OwnedSemaphorePermit>>,
 }
 
 impl fmt::Debug for Held {
@@ -172,13 +178,19 @@ impl Drop for Ends {
 
 impl Held {
     fn new(caller: Arc<Caller>, place: OwnedSemaphorePermit) -> Self {
-        let room = Room { _caller: caller, _place: place, body: Mutex::default() };
+        let room = Room { caller, _place: place, bodies: Mutex::default() };
         Self { room: Arc::new(room), ended: CancellationToken::new() }
     }
 
-    /// Keeps the room that the request's body takes as well.
-    pub(super) fn with_body(&self, room: OwnedSemaphorePermit) {
-        *self.room.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    /// Takes so many KiB more for the request's body, of the caller's and of what there is for all. `false`: there are none.
+    pub(super) fn takes(&self, all: &Arc<Semaphore>, kib: u32) -> bool {
+        let own = Arc::clone(&self.room.caller.bodies).try_acquire_many_owned(kib);
+        let (Ok(own), Ok(all)) = (own, Arc::clone(all).try_acquire_many_owned(kib)) else { return false };
+        let mut bodies = self.room.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        for permit in [own, all] {
+            bodies.push(permit);
+        }
+        true
     }
 
     /// What is to go with the request.

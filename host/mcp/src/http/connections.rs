@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use berth_host::CancellationToken;
@@ -12,10 +14,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::answering::Answering;
@@ -26,7 +28,10 @@ use crate::error::ServeError;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long a client may take for the head of a request, and a connection be idle.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD: Duration = Duration::from_secs(15);
+
+/// How long nothing may be taken of what is written to a client.
+const STALL: Duration = Duration::from_secs(30);
 
 /// Bytes of a request's head.
 const HEAD_BYTES: usize = 64 << 10;
@@ -40,14 +45,26 @@ pub(super) enum Listener {
     Unix { listener: UnixListener, _bound: Bound },
 }
 
-/// A socket's file, which goes with the listener.
-pub(super) struct Bound(std::path::PathBuf);
+/// A socket's file, which goes with the listener: device and number tell whether it is still that one.
+pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
+
+impl Bound {
+    fn of(path: &Path) -> Self {
+        Self(path.to_owned(), identity(path))
+    }
+}
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // What can't be removed is found to be nobody's by the next one.
-        let _ = std::fs::remove_file(&self.0);
+        if self.1.is_some() && identity(&self.0) == self.1 {
+            // What can't be removed is found to be nobody's by the next one.
+            let _ = std::fs::remove_file(&self.0);
+        }
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 impl Listener {
@@ -67,7 +84,7 @@ impl Listener {
             Place::Unix(path) => {
                 remove_dead(path).await.map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
-                let _bound = Bound(path.clone());
+                let _bound = Bound::of(path);
                 // Whoever came before that is asked for their user as everybody is.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
                 Ok((Self::Unix { listener, _bound }, place.clone()))
@@ -109,8 +126,11 @@ fn is_own(stream: &UnixStream) -> io::Result<bool> {
 
 /// Removes a socket that nobody listens at any more. Anything else stays, and is in the way.
 async fn remove_dead(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    let there = std::fs::symlink_metadata(path);
+    if there.as_ref().is_ok_and(|found| !found.file_type().is_socket()) {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what lies there is no socket: name another path, or remove it"));
+    }
+    if there.is_ok() && UnixStream::connect(path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         std::fs::remove_file(path)?;
     }
     Ok(())
@@ -164,7 +184,7 @@ pub(super) async fn accept(
             }
             Err(error) => {
                 tracing::warn!("a connection could not be taken: {error}");
-                tokio::time::sleep(BREATH).await;
+                sleep(BREATH).await;
             }
         }
     }
@@ -185,8 +205,51 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Unstalled { stream, since: None }), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!("a connection ended: {error}");
+    }
+}
+
+/// A stream that ends when its client takes nothing of what is written to it.
+struct Unstalled {
+    stream: Stream,
+    since: Option<Pin<Box<Sleep>>>,
+}
+
+impl Unstalled {
+    fn checked<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.since = None;
+            return done;
+        }
+        let since = self.since.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        match since.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Unstalled {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Unstalled {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.checked(context, done)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_flush(context);
+        self.checked(context, done)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.checked(context, done)
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
@@ -31,6 +31,9 @@ const FRESH: Duration = Duration::from_secs(3600);
 
 /// How soon they are asked for again because of a token that names another: strangers write what tokens name.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// Keys that are tried for one token.
+const TRIED: usize = 8;
 
 /// How long the server may take to give them, and how many bytes they may be.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -82,16 +85,16 @@ impl Keys {
         Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
 
-    /// The key of a token. Where it names none, the only one that there is for its kind of signature.
-    pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Option<DecodingKey> {
+    /// The keys that a token may be signed with: those of the name that it gives, or all, of its kind of signature.
+    pub(super) async fn get(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let (found, old) = self.known(id, algorithm);
-        if found.is_some() && !old {
+        if !found.is_empty() && !old {
             return found;
         }
         let mut asked = self.asked.lock().await;
         // Meanwhile somebody else may have asked.
         let (found, old) = self.known(id, algorithm);
-        if (found.is_some() && !old) || asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
+        if (!found.is_empty() && !old) || asked.is_some_and(|asked| asked.elapsed() < AGAIN) {
             return found;
         }
         let now = Instant::now();
@@ -104,20 +107,30 @@ impl Keys {
         self.known(id, algorithm).0
     }
 
-    /// The key, and whether the keys are old.
-    fn known(&self, id: Option<&str>, algorithm: Algorithm) -> (Option<DecodingKey>, bool) {
+    /// The keys, at most a few, and whether they are old.
+    fn known(&self, id: Option<&str>, algorithm: Algorithm) -> (Vec<DecodingKey>, bool) {
         let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let fits = |key: &&Jwk| {
             let by_name = id.is_none_or(|id| key.common.key_id.as_deref() == Some(id));
-            by_name && DecodingKey::from_jwk(key).is_ok_and(|key| key.family() == algorithm.family())
+            by_name && checks(key, algorithm)
         };
-        let mut fitting = set.keys.iter().filter(fits);
-        let found = match (fitting.next(), id.is_none() && fitting.next().is_some()) {
-            (Some(key), false) => DecodingKey::from_jwk(key).ok(),
-            _ => None,
-        };
-        (found, set.since.elapsed() > FRESH)
+        let found = set.keys.iter().filter(fits).filter_map(|key| DecodingKey::from_jwk(key).ok()).take(TRIED);
+        (found.collect(), set.since.elapsed() > FRESH)
     }
+}
+
+/// Whether a key is for signatures of that kind, by its own kind and by what it says of itself.
+fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
+    let kind = match (&key.algorithm, algorithm) {
+        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
+        (AlgorithmParameters::EllipticCurve(key), Algorithm::ES384) => key.curve == EllipticCurve::P384,
+        (AlgorithmParameters::OctetKeyPair(key), Algorithm::EdDSA) => key.curve == EllipticCurve::Ed25519,
+        (AlgorithmParameters::RSA(_), algorithm) => algorithm.family() == AlgorithmFamily::Rsa,
+        _ => false,
+    };
+    let named = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
+    let may = key.common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
+    kind && named && may
 }
 
 impl Source {

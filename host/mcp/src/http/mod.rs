@@ -29,7 +29,7 @@ pub use place::Place;
 /// The path of the protocol's one address.
 const PATH: &str = "/mcp";
 
-/// How long answers that were begun may take to be read, when there are no calls any more.
+/// How long answers may take to be read, when there are no calls any more.
 const LAST: Duration = Duration::from_secs(2);
 
 /// A place where clients are awaited.
@@ -58,7 +58,17 @@ impl Http {
     ///
     /// What is wrong with the settings, by the line that would mend it; the place is taken, or can't be listened at; a file can't be read.
     pub async fn bind(place: Place, settings: Serve, folders: &Folders, authenticated: bool) -> Result<Self, ServeError> {
+        let has_issuer = !settings.oauth.issuer.is_empty();
+        if !has_issuer && settings.oauth != berth_host::config::OAuth::default() {
+            return Err(ServeError::Settings(
+                "[serve.oauth] has no `issuer`: without one, no token of an authorization server counts".to_owned(),
+            ));
+        }
         let (access, token_file) = match (&place, authenticated) {
+            (_, false) if has_issuer => {
+                let why = "`--no-auth` lets in who [serve.oauth] would not: leave out one of the two";
+                return Err(ServeError::Settings(why.to_owned()));
+            }
             (Place::Unix(_), false) => (Access::Anyone, None),
             (Place::Tcp(_), false) => {
                 return Err(ServeError::Settings(
@@ -67,7 +77,7 @@ impl Http {
                         .to_owned(),
                 ));
             }
-            (_, true) if !settings.oauth.issuer.is_empty() => (Access::oauth(&settings).await?, None),
+            (_, true) if has_issuer => (Access::oauth(&settings).await?, None),
             (_, true) => {
                 let (access, file) = Access::token(folders)?;
                 (access, Some(file))
@@ -117,6 +127,7 @@ pub async fn serve_http(server: Server, http: Http, end: CancellationToken) -> R
         tracing::warn!("calls that still run after {} s are ended", grace.as_secs());
     }
     calls.end().await;
+    answering.answered_within(LAST).await;
     // The streams on which clients wait for what never comes.
     answering.streams.cancel();
     open.closed_within(LAST).await;

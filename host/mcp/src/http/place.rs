@@ -58,8 +58,11 @@ impl Place {
         if !settings.url.is_empty() && authority(&settings.url).is_none() {
             return wrong(format!("`url = {:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`", settings.url));
         }
-        if let Some(origin) = settings.allowed_origins.iter().find(|origin| origin.ends_with('/') || authority(origin).is_none()) {
-            return wrong(format!("`allowed_origins` in [serve] has {origin:?}: an origin is `https://HOST` or `https://HOST:PORT`"));
+        if let Some(origin) = settings.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+            return wrong(format!(
+                "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in \
+                 small letters, and without the port that is usual"
+            ));
         }
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {
@@ -91,6 +94,12 @@ impl Place {
         hosts.extend(authority(&settings.url));
         hosts
     }
+}
+
+/// Whether a browser would write an origin so.
+fn is_origin(origin: &str) -> bool {
+    let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
+    authority(origin).is_some() && !origin.ends_with('/') && !origin.ends_with(usual) && origin == origin.to_lowercase()
 }
 
 /// Host and port of an address that has nothing else.
@@ -140,6 +149,8 @@ mod tests {
             ("8000", Serve { url: "example.com".to_owned(), ..Serve::default() }, false, false),
             ("8000", Serve { allowed_origins: vec!["https://example.com".to_owned()], ..Serve::default() }, false, true),
             ("8000", Serve { allowed_origins: vec!["https://example.com/".to_owned()], ..Serve::default() }, false, false),
+            ("8000", Serve { allowed_origins: vec!["https://Example.com".to_owned()], ..Serve::default() }, false, false),
+            ("8000", Serve { allowed_origins: vec!["https://example.com:443".to_owned()], ..Serve::default() }, false, false),
             ("8000", Serve { allowed_origins: vec!["*".to_owned()], ..Serve::default() }, false, false),
             ("8000", Serve { allowed_origins: vec!["null".to_owned()], ..Serve::default() }, false, false),
         ] {

@@ -128,6 +128,13 @@ fn a_socket_is_the_user_s_alone_and_needs_no_token_where_that_is_said() {
     // One that was killed leaves its socket, which is in nobody's way.
     drop(Serving::at(&cli, &place, &["--no-auth"], false));
     assert!(path.exists());
+    let first = Serving::at(&cli, &place, &["--no-auth"], false);
+    fs::remove_file(&path).expect("it is removed");
+    let second = Serving::at(&cli, &place, &["--no-auth"], false);
+    assert_eq!(first.ends(), 0);
+    assert_eq!(second.get("/healthz", &[]).status, 200, "each removes its own");
+    assert_eq!(second.ends(), 0);
+    drop(Serving::at(&cli, &place, &["--no-auth"], false));
     assert_eq!(Serving::at(&cli, &place, &["--no-auth"], false).ends(), 0);
     fs::write(&path, "precious").expect("it is written");
     cli.run(&["serve", "--http", &place]).ends(4);
@@ -320,6 +327,8 @@ fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() 
     assert_eq!(serving.ends(), 0);
     let looping = calls(&cli).into_iter().find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
     assert_eq!(looping.expect("its end is recorded")["result"], "cancelled");
+    let answered = client::Answering::of(call).whole();
+    assert_eq!((answered.status, &answered.message()["result"]["isError"]), (200, &json!(true)), "its client hears of it: {answered:?}");
 }
 
 #[test]

@@ -114,6 +114,7 @@ fn only_tokens_count_that_are_for_this_server_and_signed_by_the_one_that_is_beli
         ("of nobody", ed.token(&head, &with(good.clone(), "sub", json!("")))),
         ("of a name that breaks lines", ed.token(&head, &with(good.clone(), "sub", json!("anna\nberta")))),
         ("cut", token[..token.len() - 4].to_owned()),
+        ("critical", ed.token(&json!({ "alg": "EdDSA", "kid": "one", "crit": ["b64"] }), &good)),
     ];
     for (what, token) in wrong {
         let (code, challenge) = status(&mut serving, &token);
@@ -182,7 +183,7 @@ fn callers_are_told_apart_and_new_keys_are_found() {
     assert_eq!(serving.modern("tools/call", &again, &[]).message()["result"]["isError"], false);
     assert_eq!(super::notes(&cli), "changed\n");
     let sessions: Vec<_> = calls(&cli).iter().map(|record| record["session"].clone()).collect();
-    assert!(sessions.contains(&json!("mcp \"anna\"")), "{sessions:?}");
+    assert!(sessions.contains(&json!(format!("mcp {}", json!([ISSUER, "anna"])))), "{sessions:?}");
     drop(serving);
 
     let mut serving = Serving::at(&cli, "0", &[], false);
