@@ -64,7 +64,11 @@ fn what_is_printed_can_be_pasted() {
     let codex = cli.run(&["mcp", "config", "codex"]).ends(0).stdout;
     assert!(codex.starts_with("[mcp_servers.berth]\ncommand = \""), "{codex}");
     let odd = cli.run(&["mcp", "config", "claude-code", "--", "--allow", "it's here"]).ends(0).stdout;
-    assert!(odd.ends_with(" serve --allow 'it'\\''s here'\n"), "{odd}");
+    let here = cli.work().display().to_string();
+    assert!(odd.ends_with(&format!(" serve --allow '{here}/it'\\''s here'\n")), "a path is the one that it is here: {odd}");
+    let kept = cli.run(&["mcp", "config", "cursor", "--", "--allow=sub", "--allow-read", "/data", "--set", "tools.call=9"]).ends(0).json();
+    let kept = &kept["mcpServers"]["berth"]["args"];
+    assert_eq!(*kept, json!(["serve", format!("--allow={here}/sub"), "--allow-read", "/data", "--set", "tools.call=9"]));
     assert!(!cli.root.path().join(".cursor").exists(), "nothing is written unasked");
 }
 
@@ -80,6 +84,8 @@ fn a_server_that_runs_is_reached_with_a_token_that_no_file_holds() {
             continue;
         }
         let told = told.ends(0).stdout;
+        let own = cli.run(&["mcp", "config", name, "--http", url, "--oauth"]).ends(0).stdout;
+        assert!(own.contains(url) && !own.contains("TOKEN") && !own.contains("uthorization"), "{name}: {own}");
         assert!(told.contains(url) && told.contains("MCP_BERTH_TOKEN") && !told.contains("\"serve\""), "{name}: {told}");
     }
     // From a process to a URL: nothing of the process stays.
@@ -145,6 +151,7 @@ fn a_wrong_command_line_is_told_before_a_client_fails_with_it() {
         (&["cursor", "--http", "http://x/mcp", "--token-variable", "s3cret-token"], "never the token"),
         (&["cursor", "--http", "http://x/mcp", "--", "--allow", "/data"], "runs already"),
         (&["cursor", "--allow", "/data"], "behind `--`"),
+        (&["cursor", "--", "--http", "8000"], "--http URL"),
         (&["cursor", "--", "--alow", "/data"], "--alow"),
         (&["windsurf", "--project"], "no file in a project"),
         (&["--write"], "CLIENT"),

@@ -188,6 +188,9 @@ pub(crate) struct McpConfig {
     /// The environment variable from which the client takes that server's token
     #[arg(long, value_name = "NAME", default_value = "MCP_BERTH_TOKEN", requires = "http")]
     pub(crate) token_variable: String,
+    /// That server's tokens are an authorization server's, where the client gets them by itself
+    #[arg(long, requires = "http", conflicts_with = "token_variable")]
+    pub(crate) oauth: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

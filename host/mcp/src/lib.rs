@@ -24,7 +24,7 @@ mod tools;
 
 pub use error::ServeError;
 pub use extras::Extras;
-pub use http::{Http, Place, serve_http};
+pub use http::{Http, Place, problems, serve_http};
 /// The protocol's own types, which [`Extras`] are made of.
 pub use rmcp::{ErrorData, model};
 pub use server::Server;

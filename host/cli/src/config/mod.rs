@@ -58,7 +58,8 @@ fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
             return Ok(Exit::Host);
         }
     };
-    let refused = grants(&loaded, &folders, &working_directory);
+    let mut refused = grants(&loaded, &folders, &working_directory);
+    refused.extend(berth_mcp::problems(&loaded.config.serve));
     if !refused.is_empty() {
         writeln!(anstream::stderr(), "{}", refused.join("\n"))?;
         return Ok(Exit::Host);

@@ -11,8 +11,9 @@ use crate::nearest::nearest;
 pub(super) enum Server {
     /// A process of its own.
     Stdio { program: String, arguments: Vec<String> },
-    /// One that runs already. Its token is in an environment variable of the client's.
-    Http { url: String, variable: String },
+    /// One that runs already. Its token is in an environment variable of the client's; where there is none, the client gets its own of an
+    /// authorization server.
+    Http { url: String, variable: Option<String> },
 }
 
 /// A client.
@@ -231,9 +232,10 @@ impl Client {
                     json!({ "type": "local", "command": command, "enabled": true })
                 }
             },
-            Server::Http { url, variable } => {
+            Server::Http { url, variable: token } => {
                 let headers = |token: String| json!({ "Authorization": format!("Bearer {token}") });
-                match self.words {
+                let variable = token.as_deref().unwrap_or_default();
+                let mut entry = match self.words {
                     Words::Plain(Some(token)) => json!({ "url": url, "headers": headers(token(variable)) }),
                     Words::Plain(None) => {
                         let title = self.title;
@@ -249,7 +251,11 @@ impl Client {
                         json!({ "type": "remote", "url": url, "enabled": true, "headers": headers(format!("{{env:{variable}}}")) })
                     }
                     Words::Copilot => json!({ "type": "http", "url": url, "headers": headers(braces(variable)), "tools": ["*"] }),
+                };
+                if let (None, Some(entry)) = (token, entry.as_object_mut()) {
+                    entry.retain(|key, _| !matches!(key.as_str(), "headers" | "bearer_token_env_var"));
                 }
+                entry
             }
         })
     }
@@ -264,8 +270,11 @@ impl Client {
                 line
             }
             Server::Http { url, variable } => {
-                let header = format!("Authorization: Bearer {}", braces(variable));
-                words(&["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url, "--header", &header])
+                let mut line = words(&["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url]);
+                if let Some(variable) = variable {
+                    line.extend(["--header".to_owned(), format!("Authorization: Bearer {}", braces(variable))]);
+                }
+                line
             }
         }
     }

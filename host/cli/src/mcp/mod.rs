@@ -5,7 +5,7 @@ mod edit;
 mod file;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use berth_host::HostError;
 use berth_host::text::neutral;
@@ -82,7 +82,7 @@ fn one(client: &'static Client, config: &McpConfig, options: &Options) -> Result
             writeln!(anstream::stderr(), "{shown} is written. {} reads it when it starts.", client.title)?;
         }
     }
-    if let Server::Http { variable, .. } = &server {
+    if let Server::Http { variable: Some(variable), .. } = &server {
         writeln!(anstream::stderr(), "{} takes the server's token from the variable {variable}.", client.title)?;
     }
     Ok(Exit::Success)
@@ -129,7 +129,7 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
             () if config.token_variable.is_empty() || !config.token_variable.chars().all(of_variable) => {
                 usage("--token-variable takes the name of an environment variable, never the token itself")
             }
-            () => Ok(Server::Http { url: url.clone(), variable: config.token_variable.clone() }),
+            () => Ok(Server::Http { url: url.clone(), variable: (!config.oauth).then(|| config.token_variable.clone()) }),
         };
     }
     let line = ["berth", "serve"].into_iter().map(str::to_owned).chain(config.serve.iter().cloned());
@@ -138,8 +138,32 @@ fn server(config: &McpConfig, options: &Options) -> Result<Server, Error> {
         let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
         return Err(Error::Usage(format!("`berth serve` does not take that: {why}")));
     }
-    let program = program()?;
-    Ok(Server::Stdio { program, arguments: std::iter::once("serve".to_owned()).chain(config.serve.iter().cloned()).collect() })
+    if config.serve.iter().any(|word| word == "--http" || word.starts_with("--http=")) {
+        return usage(
+            "a server that a client starts talks with it over stdin and stdout; one that serves over HTTP is named by --http URL",
+        );
+    }
+    let here = std::env::current_dir().map_err(HostError::io("finding the working directory"))?;
+    let arguments = std::iter::once("serve".to_owned()).chain(absolute(&config.serve, &here)).collect();
+    Ok(Server::Stdio { program: program()?, arguments })
+}
+
+/// Options whose value is a path.
+const PATHS: [&str; 4] = ["--allow", "--allow-read", "--plugin", "--config"];
+
+/// The options with paths that mean the same wherever the client starts the server.
+fn absolute(options: &[String], here: &Path) -> Vec<String> {
+    let joined = |path: &str| if path.starts_with('~') { path.to_owned() } else { here.join(path).display().to_string() };
+    let mut is_path = false;
+    let each = options.iter().map(|word| match word.split_once('=') {
+        _ if std::mem::take(&mut is_path) => joined(word),
+        Some((option, path)) if PATHS.contains(&option) => format!("{option}={}", joined(path)),
+        _ => {
+            is_path = PATHS.contains(&word.as_str());
+            word.clone()
+        }
+    });
+    each.collect()
 }
 
 /// The running binary: a client finds no other by the name alone where it was not started from a shell.

@@ -97,13 +97,6 @@ impl Access {
     pub(super) async fn oauth(settings: &Serve) -> Result<Self, ServeError> {
         let oauth = &settings.oauth;
         let url = settings.url.trim_end_matches('/');
-        if url.is_empty() {
-            return Err(ServeError::Settings(
-                "callers with tokens of an authorization server need to know this server's address: say `url = \
-                 \"https://berth.example.com\"` in [serve]"
-                    .to_owned(),
-            ));
-        }
         let resource = format!("{url}{PATH}");
         let scopes: Vec<_> = Some(&oauth.scope).filter(|scope| !scope.is_empty()).into_iter().collect();
         let metadata = json!({

@@ -47,7 +47,7 @@ pub(super) struct Keys {
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
-enum Source {
+pub(super) enum Source {
     Url(reqwest::Url, reqwest::Client),
     File(PathBuf),
 }
@@ -64,23 +64,8 @@ impl Keys {
     ///
     /// They can't be had, or are none.
     pub(super) async fn new(keys: &str) -> Result<Self, ServeError> {
-        installed();
-        let wrong = |why: String| ServeError::Settings(format!("`keys = {keys:?}` in [serve.oauth]: {why}"));
-        let source = if keys.is_empty() {
-            return Err(wrong("it names no JSON Web Key Set: give its address or a file".to_owned()));
-        } else if keys.contains("://") {
-            let url: reqwest::Url = keys.parse().map_err(|error| wrong(format!("{error}")))?;
-            if url.scheme() != "https" && !(url.scheme() == "http" && is_local(&url)) {
-                return Err(wrong("only https is asked: who answers decides who is let in".to_owned()));
-            }
-            let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
-            Source::Url(url, client.map_err(|error| wrong(error.to_string()))?)
-        } else if Path::new(keys).is_absolute() {
-            Source::File(PathBuf::from(keys))
-        } else {
-            return Err(wrong("it is no absolute path".to_owned()));
-        };
-        let set = source.read().await.map_err(wrong)?;
+        let source = source(keys).map_err(|why| ServeError::Settings(wrong(keys, &why)))?;
+        let set = source.read().await.map_err(|why| ServeError::Settings(wrong(keys, &why)))?;
         let set = Set { keys: set, since: Instant::now() };
         Ok(Self { source, set: RwLock::new(set), asked: tokio::sync::Mutex::default() })
     }
@@ -131,6 +116,35 @@ fn checks(key: &Jwk, algorithm: Algorithm) -> bool {
     let named = key.common.key_algorithm.is_none_or(|named| named.to_string() == format!("{algorithm:?}"));
     let may = key.common.key_operations.as_ref().is_none_or(|may| may.contains(&KeyOperations::Verify));
     kind && named && may
+}
+
+/// Where keys are, as the settings say it.
+///
+/// # Errors
+///
+/// Why that is nowhere.
+pub(super) fn source(keys: &str) -> Result<Source, String> {
+    installed();
+    if keys.is_empty() {
+        return Err("it names no JSON Web Key Set: give its address or a file".to_owned());
+    }
+    if !keys.contains("://") {
+        return match Path::new(keys).is_absolute() {
+            true => Ok(Source::File(PathBuf::from(keys))),
+            false => Err("it is no absolute path".to_owned()),
+        };
+    }
+    let url: reqwest::Url = keys.parse().map_err(|error| format!("{error}"))?;
+    if url.scheme() != "https" && !(url.scheme() == "http" && is_local(&url)) {
+        return Err("only https is asked: who answers decides who is let in".to_owned());
+    }
+    let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+    client.map(|client| Source::Url(url, client)).map_err(|error| error.to_string())
+}
+
+/// What is wrong with the setting.
+pub(super) fn wrong(keys: &str, why: &str) -> String {
+    format!("`keys = {keys:?}` in [serve.oauth]: {why}")
 }
 
 impl Source {

@@ -8,6 +8,7 @@ mod keys;
 mod metrics;
 mod place;
 mod sessions;
+mod settings;
 mod tls;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use answering::Answering;
 use connections::Listener;
 pub(crate) use metrics::Metrics;
 pub use place::Place;
+pub use settings::problems;
 
 /// The path of the protocol's one address.
 const PATH: &str = "/mcp";
@@ -59,10 +61,9 @@ impl Http {
     /// What is wrong with the settings, by the line that would mend it; the place is taken, or can't be listened at; a file can't be read.
     pub async fn bind(place: Place, settings: Serve, folders: &Folders, authenticated: bool) -> Result<Self, ServeError> {
         let has_issuer = !settings.oauth.issuer.is_empty();
-        if !has_issuer && settings.oauth != berth_host::config::OAuth::default() {
-            return Err(ServeError::Settings(
-                "[serve.oauth] has no `issuer`: without one, no token of an authorization server counts".to_owned(),
-            ));
+        let problems = problems(&settings);
+        if !problems.is_empty() {
+            return Err(ServeError::Settings(problems.join("\n")));
         }
         let (access, token_file) = match (&place, authenticated) {
             (_, false) if has_issuer => {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use berth_host::config::Serve;
 
+use super::settings::authority;
 use crate::error::ServeError;
 
 /// Where clients are awaited: a port, or a Unix socket.
@@ -55,15 +56,6 @@ impl Place {
     /// The line that is missing.
     pub(super) fn check(&self, settings: &Serve, tls: bool) -> Result<(), ServeError> {
         let wrong = |why: String| Err(ServeError::Settings(why));
-        if !settings.url.is_empty() && authority(&settings.url).is_none() {
-            return wrong(format!("`url = {:?}` in [serve] is no address: it is `https://HOST` or `https://HOST:PORT`", settings.url));
-        }
-        if let Some(origin) = settings.allowed_origins.iter().find(|origin| !is_origin(origin)) {
-            return wrong(format!(
-                "`allowed_origins` in [serve] has {origin:?}: an origin is `https://host` or `https://host:PORT`, as browsers write it: in \
-                 small letters, and without the port that is usual"
-            ));
-        }
         let Self::Tcp(address) = self else { return Ok(()) };
         if is_local(address.ip()) {
             return Ok(());
@@ -94,19 +86,6 @@ impl Place {
         hosts.extend(authority(&settings.url));
         hosts
     }
-}
-
-/// Whether a browser would write an origin so.
-fn is_origin(origin: &str) -> bool {
-    let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
-    authority(origin).is_some() && !origin.ends_with('/') && !origin.ends_with(usual) && origin == origin.to_lowercase()
-}
-
-/// Host and port of an address that has nothing else.
-fn authority(url: &str) -> Option<String> {
-    let url: http::Uri = url.trim_end_matches('/').parse().ok()?;
-    let right = matches!(url.scheme_str(), Some("https" | "http")) && matches!(url.path(), "" | "/") && url.query().is_none();
-    url.authority().filter(|authority| right && !authority.as_str().contains('@')).map(ToString::to_string)
 }
 
 /// Whether only this machine reaches it.
@@ -144,15 +123,6 @@ mod tests {
             ("[::]:8000", named.clone(), false, false),
             ("192.168.1.2:8000", named.clone(), true, true),
             ("192.168.1.2:8000", Serve { plain_http: true, ..named.clone() }, false, true),
-            ("8000", Serve { url: "https://a@example.com".to_owned(), ..Serve::default() }, false, false),
-            ("8000", Serve { url: "https://example.com/path".to_owned(), ..Serve::default() }, false, false),
-            ("8000", Serve { url: "example.com".to_owned(), ..Serve::default() }, false, false),
-            ("8000", Serve { allowed_origins: vec!["https://example.com".to_owned()], ..Serve::default() }, false, true),
-            ("8000", Serve { allowed_origins: vec!["https://example.com/".to_owned()], ..Serve::default() }, false, false),
-            ("8000", Serve { allowed_origins: vec!["https://Example.com".to_owned()], ..Serve::default() }, false, false),
-            ("8000", Serve { allowed_origins: vec!["https://example.com:443".to_owned()], ..Serve::default() }, false, false),
-            ("8000", Serve { allowed_origins: vec!["*".to_owned()], ..Serve::default() }, false, false),
-            ("8000", Serve { allowed_origins: vec!["null".to_owned()], ..Serve::default() }, false, false),
         ] {
             let place: Place = place.parse().expect("is a place");
             assert_eq!(place.check(&settings, tls).is_ok(), right, "{place} {settings:?} {tls}");

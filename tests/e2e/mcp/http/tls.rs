@@ -49,6 +49,7 @@ fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
     assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("`key = "));
     cli.configure(&format!("[serve]\ncertificate = {certificate:?}\n"));
     assert!(cli.run(&["serve", "--http", "0"]).ends(4).stderr.contains("no `key`"));
+    assert!(cli.run(&["config", "check"]).ends(4).stderr.contains("no `key`"));
     cli.configure("");
     assert!(cli.run(&["serve", "--http", "0.0.0.0:0"]).ends(4).stderr.contains("`certificate` and `key` in [serve]"));
 }
