@@ -300,7 +300,7 @@ mod tests {
         let mut calls = 0;
         for case in cases {
             let line = format!("{case}\n");
-            calls += usize::from(serde_json::from_str::<Call>(&line).is_ok());
+            calls += usize::from(serde_json::from_str::<Object<Call>>(&line).is_ok());
             let theirs = JsonRpcMessageCodec::default().decode(&mut BytesMut::from(line.as_str()));
             assert_eq!(shown(parsed(line.as_bytes())), shown(theirs), "{case}");
         }
@@ -378,16 +378,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_and_what_is_no_json_passed_over() {
+    fn what_is_no_message_and_half_a_message_is_refused_and_anything_else_passed_over() {
         run(async {
             let (mut lines, mut client, mut heard) = lines(1000);
-            client.write_all(format!("{{\n[]\n{CALL}\n").as_bytes()).await.expect("there is room");
-            let mut said = String::new();
+            client.write_all(format!("nonsense\n{{\n[]\n{CALL}\n").as_bytes()).await.expect("there is room");
+            let (mut half, mut list) = (String::new(), String::new());
             let mut heard = BufReader::new(&mut heard);
-            let (message, read) = tokio::join!(lines.receive(), heard.read_line(&mut said));
-            assert!(message.is_some() && read.is_ok());
-            let said: Value = serde_json::from_str(&said).expect("a line is JSON");
-            assert_eq!((&said["id"], &said["error"]["code"]), (&Value::Null, &json!(-32600)));
+            let said = async { (heard.read_line(&mut half).await, heard.read_line(&mut list).await) };
+            let (message, read) = tokio::join!(lines.receive(), said);
+            assert!(message.is_some() && read.0.is_ok() && read.1.is_ok());
+            for (said, code) in [(half, -32700), (list, -32600)] {
+                let said: Value = serde_json::from_str(&said).expect("a line is JSON");
+                assert_eq!((&said["id"], &said["error"]["code"]), (&Value::Null, &json!(code)));
+            }
         });
     }
 }
