@@ -292,18 +292,19 @@ mod tests {
         let state: SessionState = serde_json::from_value(serde_json::json!({ "initialize_params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } }))
         .expect("is a handshake");
-        for at in 0..MOST + 2 {
-            store
-                .change(move |known, now| drop(known.insert(format!("{at:05}"), Handshake { seen: now, said: "{}".to_owned() })))
-                .await
-                .expect("is kept");
-            if at > 3 {
-                break;
-            }
-        }
+        // As many as there is room for, each as large as may be: quotes take most on disk.
+        let fill = |known: &mut Known, now: u64| {
+            known.extend(
+                (0..MOST).map(|at| (format!("{at:05}"), Handshake { seen: now - (MOST - at) as u64, said: "\"".repeat(MOST_BYTES) })),
+            );
+        };
+        store.change(fill).await.expect("all of them fit into the file");
         store.store("one", &state).await.expect("is kept");
         let loaded = store.load("one").await.expect("can be read").expect("is there");
         assert_eq!(loaded.initialize_params.client_info.name, "tester");
+        let (kept, oldest, next) =
+            store.change(|known, _| (known.len(), known.contains_key("00000"), known.contains_key("00001"))).await.expect("can be read");
+        assert_eq!((kept, oldest, next), (MOST, false, true), "the oldest has gone, and no other");
         store.delete("one").await.expect("is removed");
         assert!(store.load("one").await.expect("can be read").is_none());
         let mut large = state.clone();
