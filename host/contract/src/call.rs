@@ -26,6 +26,10 @@ pub struct Call {
     pub caller: Option<String>,
     /// The session that the call belongs to: what one caller's calls share, and no other's.
     pub session: Arc<str>,
+    /// The commands among what the call acts on, which were decided on: a shell may run these, to the letter.
+    pub commands: Vec<String>,
+    /// Whether what the call starts may reach the network.
+    pub network: bool,
     /// Where the provider puts what it has to tell of the call beside its outcome.
     pub report: Arc<Report>,
     /// Where progress and partial output go.

@@ -223,6 +223,8 @@ impl Facts {
             attachments: self.attachments.clone(),
             caller: self.caller.clone(),
             session: Arc::clone(self.session.name()),
+            commands: subjects::commands(tool, &self.arguments).map(str::to_owned).collect(),
+            network: false,
             report: Arc::clone(&self.report),
             events,
             cancel: cancel.clone(),

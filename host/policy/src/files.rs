@@ -14,7 +14,7 @@ use crate::origin::{Origin, OriginKind};
 use crate::pattern::literal;
 
 /// Files of these names configure Berth or its filters, so no guest writes one, wherever it lies.
-const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
+pub const OWN_NAMES: [&str; 2] = ["berth.toml", "filters.toml"];
 
 /// Bytes of a path that a denial shows.
 const MAX_SHOWN: usize = 1024;
@@ -203,6 +203,16 @@ impl FileRules {
         self.allow_read = allow_read;
         self.deny_write = deny_write;
         self
+    }
+
+    /// Berth's own folders, which no grant reaches.
+    pub fn own(&self) -> &[OwnFolder] {
+        &self.own
+    }
+
+    /// Whether a glob may refuse something below a grant. Otherwise only Berth's own files are refused there.
+    pub fn has_globs(&self) -> bool {
+        !(self.deny_read.is_empty() && self.allow_read.is_empty() && self.deny_write.is_empty())
     }
 
     /// The grants, longest path first.

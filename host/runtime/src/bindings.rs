@@ -9,6 +9,7 @@ wasmtime::component::bindgen!({
         world plugin {
             import berth:host/call@0.1.0;
             import berth:host/log@0.1.0;
+            import berth:host/process@0.1.0;
             import berth:host/search@0.1.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
@@ -19,6 +20,7 @@ wasmtime::component::bindgen!({
     imports: { default: trappable },
     exports: { default: async },
     with: {
+        "berth:host/process.child": crate::process_functions::Child,
         "wasi:io/error": wasmtime_wasi::p2::bindings::io::error,
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         "wasi:io/streams": wasmtime_wasi::p2::bindings::io::streams,

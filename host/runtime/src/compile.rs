@@ -80,15 +80,17 @@ fn compatibility(engine: &wasmtime::Engine) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Runs the helper, and does not return, where this process was started as one, by `__compile` as its first argument; otherwise remembers
-/// that this program can be, and returns.
+/// Runs the helper, and does not return, where this process was started as one, by `__compile` or `__confine` as its first argument;
+/// otherwise remembers that this program can be, and returns.
 ///
 /// To be called first thing in `main`: the helper confines itself, and other threads would stay as they are.
 pub fn helper_hook() {
     HOOKED.store(true, std::sync::atomic::Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != HELPER) {
-        return;
+    match arguments.next() {
+        Some(first) if first == confine::HELPER => confine::run(),
+        Some(first) if first == HELPER => {}
+        _ => return,
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
     let code = match run(option.as_deref()) {

@@ -19,6 +19,7 @@ mod manifest;
 mod outcome;
 mod output;
 mod plugin;
+mod process_functions;
 mod provider;
 mod ready;
 mod run;
@@ -41,7 +42,7 @@ pub use examine::{Examined, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
-pub use plugin::{Builtin, Origin, Plugin, PluginInfo, PluginPolicy};
+pub use plugin::{Builtin, Failed, Origin, Plugin, PluginInfo, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
 use crate::compile::Compiler;

@@ -12,9 +12,11 @@ use wasmtime_wasi::p2::bindings::{cli, clocks, io, random, sockets};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 
-use crate::bindings::berth::host::{call, log, search};
+use crate::bindings::berth::host::{call, log, process, search};
 use crate::bindings::berth::tool::types as tool_types;
 use crate::bindings::wasi::filesystem::{preopens, types};
+use crate::manifest::Manifest;
+use crate::plugin::PluginPolicy;
 use crate::state::{CallState, HasState};
 use crate::wasi::HasFiles;
 
@@ -53,11 +55,25 @@ const BASE: [&str; 31] = [
     "wasi:sockets/udp-create-socket",
 ];
 
-/// Why a component's import is refused, or nothing where it is allowed.
-pub(crate) fn refusal(import: &str) -> Option<String> {
+/// The capability of starting programs.
+const PROCESS: &str = "berth:host/process";
+
+/// Why a component's import is refused, or nothing where it is allowed. `manifest`: what the component asks for; `policy`: what it gets.
+pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
-    if BASE.contains(&name) {
+    if BASE.contains(&name) || name == PROCESS && policy.process.is_some() {
         return None;
+    }
+    if name == PROCESS {
+        let plugin = &manifest.name;
+        let remedy = if manifest.asks_for("process").is_none() {
+            "Its manifest doesn't ask for `process`, so nothing can be granted: whoever made the plugin has to add that.".to_owned()
+        } else {
+            format!(
+                "To grant it, name the programs that it may start, with their arguments, in berth.toml:\n[plugins.{plugin}]\nprograms = [\"git {{status,diff}} **\"]"
+            )
+        };
+        return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
     let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
         "wasi:http" => "This version of Berth has no network capability, so no line of the configuration grants it.",
@@ -109,6 +125,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     call::add_to_linker::<CallState, HasState>(l, |state| state)?;
     log::add_to_linker::<CallState, HasState>(l, |state| state)?;
     search::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     Ok(linker)
 }
 
@@ -123,17 +140,29 @@ impl HasData for HasTable {
 mod tests {
     use super::*;
 
+    fn refusal_of(import: &str, capabilities: &str) -> Option<String> {
+        let manifest =
+            format!(r#"{{"manifest": 1, "name": "tester", "version": "1", "description": "d", "capabilities": [{capabilities}]}}"#);
+        let manifest = serde_json::from_str(&manifest).expect("it is a manifest");
+        refusal(import, &manifest, &PluginPolicy::default())
+    }
+
     #[test]
     fn the_base_is_allowed_in_every_version_of_its_line() {
         for import in ["wasi:filesystem/types@0.2.0", "wasi:sockets/udp-create-socket@0.2.9", "berth:host/search@0.1.0"] {
-            assert_eq!(refusal(import), None, "{import}");
+            assert_eq!(refusal_of(import, ""), None, "{import}");
         }
     }
 
     #[test]
     fn a_refusal_names_the_import_and_what_would_help() {
-        let text = refusal("wasi:http/outgoing-handler@0.2.3").expect("is refused");
+        let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");
         assert!(text.contains("`wasi:http/outgoing-handler@0.2.3`") && text.contains("no line"), "{text}");
-        assert!(refusal("evil:host/run").expect("is refused").contains("`evil:host/run`"));
+        assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
+        let text = refusal_of("berth:host/process@0.1.0", "").expect("is refused");
+        assert!(text.contains("doesn't ask for `process`"), "{text}");
+        let asks = r#"{"name": "process", "reason": "r"}"#;
+        let text = refusal_of("berth:host/process@0.1.0", asks).expect("is refused");
+        assert!(text.contains("[plugins.tester]\nprograms = "), "{text}");
     }
 }

@@ -122,10 +122,10 @@ impl Runtime {
         let Candidate { wasm, compiled, info } = candidate;
         let name: Arc<str> = info.manifest.name.as_str().into();
         let fail = |reason: String| HostError::Load { plugin: name.to_string(), reason };
-        if let Some(reason) = info.imports.iter().find_map(|import| linking::refusal(import)) {
+        let policy = effective(&info.manifest, granted).map_err(fail)?;
+        if let Some(reason) = info.imports.iter().find_map(|import| linking::refusal(import, &info.manifest, &policy)) {
             return Err(fail(reason));
         }
-        let policy = effective(&info.manifest, granted).map_err(fail)?;
 
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());
         let compile = move || {
@@ -152,6 +152,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     let request = manifest.asks_for("files");
     if request.is_none() {
         effective.files = None;
+    }
+    if manifest.asks_for("process").is_none() {
+        effective.process = None;
     }
     if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
         effective.read_only = true;

@@ -1,10 +1,13 @@
 //! A loaded plugin: immutable, shared by the calls that run on it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_contract::Definition;
+use berth_contract::{Definition, Denial};
+use berth_policy::Programs;
 use berth_system::files::Grants;
+use berth_system::process::Places;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
@@ -46,10 +49,47 @@ pub struct PluginPolicy {
     pub working_directory: Option<PathBuf>,
     /// Whether none of them may be written, whatever their grants say.
     pub read_only: bool,
+    /// What it may start. None: nothing.
+    pub process: Option<Arc<ProcessPolicy>>,
     /// The bounds of its calls.
     pub limits: Limits,
     /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases then.
     pub replaces_built_in: bool,
+}
+
+/// What a plugin may start, and how.
+pub struct ProcessPolicy {
+    /// The programs that it may start, with their arguments.
+    pub programs: Programs,
+    /// Whether a shell may run the commands that its calls act on.
+    pub shell: bool,
+    /// What its processes see, and how they are confined.
+    pub places: Places,
+    /// The variables that they get.
+    pub environment: Vec<(String, String)>,
+    /// Why a command line may not run, whatever is granted.
+    pub blocked: Box<dyn Fn(&str) -> Option<Denial> + Send + Sync>,
+    /// What could help where a command has failed.
+    pub advice: Box<dyn Fn(&Failed<'_>) -> Vec<String> + Send + Sync>,
+}
+
+/// A command that has failed, for who knows what could help.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    /// Its exit code. None where it was ended.
+    pub code: Option<i32>,
+    /// The end of what it wrote to its standard output.
+    pub stdout: &'a str,
+    /// The end of what it wrote to its standard error.
+    pub stderr: &'a str,
+    /// Whether it had the network.
+    pub network: bool,
+}
+
+impl fmt::Debug for ProcessPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessPolicy").field("programs", &self.programs).field("shell", &self.shell).finish_non_exhaustive()
+    }
 }
 
 impl PluginPolicy {

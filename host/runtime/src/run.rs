@@ -1,6 +1,7 @@
 //! Running a call: admission, a fresh store, watching it, and telling what became of it.
 
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
@@ -20,7 +21,7 @@ use crate::limits::Limits;
 use crate::outcome::{self, Stop};
 use crate::plugin::{Loaded, Tool};
 use crate::ready::Ready;
-use crate::state::{CallState, Emitted, Setup};
+use crate::state::{CallState, Emitted, Processes, Setup};
 use crate::wasi::Files;
 use crate::watch::Watch;
 
@@ -68,7 +69,7 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         permits,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
-    let blocks = plugin.policy.files.is_some();
+    let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
     let mut run: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(metered(Arc::clone(&watch), execute(job)));
     if !blocks {
         // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick. Most are done by then, and a hop to
@@ -173,7 +174,17 @@ async fn execute(job: Job) -> Outcome {
             }
             let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only).telling(&call.report));
             let files = Files::new(view, limits.written);
-            store.data_mut().begin(Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, limits });
+            let processes = plugin.policy.process.as_ref().map(|policy| Processes {
+                policy: Arc::clone(policy),
+                directory: plugin.policy.directory().map(Path::to_owned),
+                commands: call.commands,
+                network: call.network,
+                read_only,
+                running: Arc::new(()),
+                report: Arc::clone(&call.report),
+            });
+            let setup = Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, processes, limits };
+            store.data_mut().begin(setup);
             store.set_epoch_deadline(1);
             let invocation = tools::Invocation {
                 tool: tool.guest_name.clone(),

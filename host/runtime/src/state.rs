@@ -1,14 +1,16 @@
 //! What a store holds for one call.
 
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use berth_contract::{CallId, Content, Events, NoEvents};
+use berth_contract::{CallId, Content, Events, NoEvents, Report};
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::limits::{Limits, MemoryLimiter};
 use crate::output::Capture;
+use crate::plugin::ProcessPolicy;
 use crate::wasi::{Files, FilesView};
 use crate::watch::Watch;
 
@@ -38,6 +40,23 @@ pub(crate) struct RunningCall {
     pub(crate) progress: (Duration, u32),
     pub(crate) stdout: Capture,
     pub(crate) stderr: Capture,
+    /// What it may start. None: nothing, or nothing any more.
+    pub(crate) processes: Option<Processes>,
+}
+
+/// What a call may start.
+pub(crate) struct Processes {
+    pub(crate) policy: Arc<ProcessPolicy>,
+    /// Where a process works that isn't told.
+    pub(crate) directory: Option<PathBuf>,
+    /// The command lines that a shell may run: those that were decided on.
+    pub(crate) commands: Vec<String>,
+    pub(crate) network: bool,
+    /// Whether the tool says that it only reads.
+    pub(crate) read_only: bool,
+    /// How many run now.
+    pub(crate) running: Arc<()>,
+    pub(crate) report: Arc<Report>,
 }
 
 /// Parts of an answer that came early.
@@ -50,6 +69,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) events: Arc<dyn Events>,
     pub(crate) emitted: Emitted,
     pub(crate) files: Files,
+    pub(crate) processes: Option<Processes>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -87,6 +107,7 @@ impl CallState {
                 progress: (Duration::ZERO, 0),
                 stdout,
                 stderr,
+                processes: None,
             },
         }
     }
@@ -103,6 +124,7 @@ impl CallState {
         call.emit_budget = setup.limits.result;
         call.log_budget = setup.limits.log_lines;
         call.progress = (Duration::ZERO, 0);
+        call.processes = setup.processes;
     }
 
     /// Ends the call for everybody else, before it answers: no file stays open, nobody is told anything any more. What is left is the
@@ -111,6 +133,11 @@ impl CallState {
         self.table = ResourceTable::new();
         self.files = Files::new(None, 0);
         self.call.events = Arc::new(NoEvents);
+        self.call.processes = None;
+    }
+
+    pub(crate) fn table(&mut self) -> &mut ResourceTable {
+        &mut self.table
     }
 
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {

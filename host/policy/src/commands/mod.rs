@@ -27,6 +27,12 @@ const RESERVED: [&str; 10] = ["if", "then", "elif", "else", "while", "until", "d
 /// Words of the shell's own behind which no command stands.
 const NO_COMMAND: [&str; 7] = ["for", "select", "case", "fi", "done", "esac", "}"];
 
+/// The command line that runs a program with arguments, each quoted where that is needed.
+pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
+    let quote = |word: &'w String| shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned());
+    words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
 /// A command that was looked into.
 #[derive(Debug, Default)]
 pub(crate) struct Command {

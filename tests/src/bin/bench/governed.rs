@@ -81,6 +81,8 @@ fn call() -> Call {
         time: None,
         caller: None,
         session: "bench".into(),
+        commands: Vec::new(),
+        network: false,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

@@ -1,4 +1,4 @@
-//! What a helper does to itself before it looks at what a stranger wrote.
+//! What the helper that compiles does to itself before it looks at what a stranger wrote.
 
 use std::collections::BTreeMap;
 

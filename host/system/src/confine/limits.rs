@@ -1,0 +1,65 @@
+//! Bounds that the kernel keeps for each process, and what it can for all together.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use super::spec::Limits;
+
+/// Numbers of processes that the kernel doesn't give away a second time. A namespace's bound counts them.
+const RESERVED: u64 = 300;
+
+/// Bounds this process and what it starts.
+///
+/// # Errors
+///
+/// The first bound that the kernel doesn't take.
+pub(super) fn bound(limits: &Limits) -> Result<(), String> {
+    let bounds = [
+        // What a program has for itself, not what it maps of files.
+        (Resource::Data, limits.memory),
+        (Resource::Cpu, limits.cpu),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Core, 0),
+        (Resource::Memlock, 64 << 20),
+        // Counted for the user in this namespace of users: for root, the kernel doesn't keep it.
+        (Resource::Nproc, limits.processes),
+    ];
+    for (resource, bound) in bounds {
+        let most = rustix::process::getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
+    }
+    Ok(())
+}
+
+/// Bounds the processes of this namespace, root's too, where the kernel can: from 6.14 on.
+pub(super) fn bound_processes(limits: &Limits) {
+    let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
+}
+
+/// Has the kernel end these processes first, should memory run out.
+pub(super) fn go_first() {
+    let _ = std::fs::write("/proc/self/oom_score_adj", "500");
+}
+
+/// Gives up every capability, for good.
+///
+/// # Errors
+///
+/// The kernel's.
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        // The first that the kernel doesn't know comes after the last that it does.
+        if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
+            break;
+        }
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}

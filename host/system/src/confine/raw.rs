@@ -1,0 +1,76 @@
+//! System calls that have no safe function yet.
+//!
+//! The helper has one thread, from its start to its end: so `fork` is as safe as starting a process, and a namespace that one thread enters is
+//! the whole process's.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::process::Pid;
+
+/// Which side of a fork this is.
+pub(super) enum Fork {
+    Parent(Pid),
+    Child,
+}
+
+/// Splits this process in two.
+pub(super) fn fork() -> io::Result<Fork> {
+    debug_assert!(has_one_thread(), "the helper forks before it has a second thread");
+    // SAFETY: there is one thread, so no lock is held by another one that the child doesn't have.
+    #[expect(unsafe_code, reason = "no crate that is kept well offers it as a safe function")]
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(|| io::Error::other("fork gave no process")),
+    }
+}
+
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+/// Moves this process, or for `NEWPID` its children, into namespaces of their own.
+pub(super) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
+    // SAFETY: the flags take no memory and no descriptors from under anybody.
+    #[expect(unsafe_code, reason = "rustix marks it so for the flag that unshares the table of descriptors, which is not among these")]
+    let done = unsafe { rustix::thread::unshare_unsafe(flags) };
+    done.map_err(io::Error::from)
+}
+
+/// Switches the loopback interface of this network namespace on.
+pub(super) fn loopback_up() -> io::Result<()> {
+    // Any socket will do to ask through.
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+    // SAFETY: `ifreq` is plain data, for which zeros are a value.
+    #[expect(unsafe_code, reason = "a plain structure of the kernel's")]
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::try_from(*from).unwrap_or_default();
+    }
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
+    // SAFETY: the call reads one `ifreq`, which is there and whole.
+    #[expect(unsafe_code, reason = "ioctl takes a pointer")]
+    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets flags (`MOUNT_ATTR_…`) of a mount and of all mounts in it.
+pub(super) fn mount_attributes(mount: impl AsFd, set: u64) -> io::Result<()> {
+    // `struct mount_attr`: what is set, what is cleared, propagation, user namespace.
+    let attributes: [u64; 4] = [set, 0, 0, 0];
+    // SAFETY: the path is an empty string that ends in NUL, and the structure is there, whole and as long as is said.
+    #[expect(unsafe_code, reason = "neither libc nor rustix has a function for it")]
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

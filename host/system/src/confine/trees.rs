@@ -1,0 +1,70 @@
+//! Landlock: which trees may be read and written.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+use super::spec::{Spec, TreeAccess};
+
+/// What is asked for: the oldest kernel that has it is 6.2. What later ones can do besides is taken where it is there.
+const ABI_NEEDED: ABI = ABI::V3;
+const ABI_KNOWN: ABI = ABI::V6;
+
+/// Lets this process, and all that it starts, use the trees of the spec alone. `view`: whether its root holds nothing else.
+///
+/// # Errors
+///
+/// Why it can't be enforced.
+pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+    let all = AccessFs::from_all(ABI_KNOWN);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI_NEEDED))
+        .map_err(|error| failed(&error))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)
+        .map_err(|error| failed(&error))?
+        // Sockets without a path, and processes that aren't its own.
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)
+        .map_err(|error| failed(&error))?;
+    // With a view it has a network of its own, with nobody else in it.
+    if !spec.network && !view {
+        ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp).map_err(|error| failed(&error))?;
+    }
+    let mut rules = ruleset.create().map_err(|error| failed(&error))?;
+    let read: BitFlags<AccessFs> = AccessFs::from_read(ABI_KNOWN);
+    for tree in &spec.trees {
+        rules = allow(rules, &tree.path, if tree.access == TreeAccess::Write { all } else { read })?;
+    }
+    for path in super::view::OWN_WRITABLE.into_iter().chain(spec.home.as_deref()).filter(|_| view) {
+        rules = allow(rules, path, all)?;
+    }
+    for device in super::view::DEVICES {
+        let path = format!("/dev/{device}");
+        rules = allow(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate)?;
+    }
+    if view {
+        rules = allow(rules, "/proc", read)?;
+        // Names of directories that only lead to the trees.
+        rules = allow(rules, "/", AccessFs::ReadDir.into())?;
+    } else {
+        rules = allow(rules, "/proc/self", read)?;
+    }
+    let status = rules.restrict_self().map_err(|error| failed(&error))?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err("Landlock: this kernel does not have it".to_owned()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+    }
+}
+
+fn allow(rules: RulesetCreated, path: &str, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+    // What is not there needs no rule.
+    let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
+    let file = AccessFs::from_file(ABI_KNOWN);
+    let access = if Path::new(path).is_dir() { access } else { access & file };
+    rules.add_rule(PathBeneath::new(handle, access)).map_err(|error| format!("Landlock: {path}: {error}"))
+}

@@ -1,0 +1,293 @@
+//! The root directory that a program sees: the trees of its spec and what programs need of the system, and nothing else.
+//!
+//! What isn't in it can't be reached by any name, the sockets of other programs included, about which Landlock says nothing yet. Trees are
+//! cloned by handles that were opened without following links, so that nobody can move another one in between.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
+};
+
+use super::raw;
+use super::spec::{Spec, TreeAccess};
+
+/// Devices that hold nothing.
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// Directories of its own, which begin empty and go with it.
+pub(super) const OWN_WRITABLE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Files and directories that it can hold; enough for an unpacked archive in `/tmp`.
+const INODES: &str = "262144";
+
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// A step that failed, for whoever reads why there is no sandbox.
+type Step<T> = Result<T, String>;
+
+/// Makes the view this process's root directory. To be called by the first process of a namespace of processes, in a namespace of mounts of
+/// its own.
+///
+/// # Errors
+///
+/// The step that failed. The process must not go on then.
+pub(super) fn enter(spec: &Spec) -> Step<()> {
+    // Nothing that is mounted here is seen elsewhere.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(failed("taking the mounts apart"))?;
+    // All are opened before anything is covered up.
+    let mut trees = Vec::new();
+    for tree in &spec.trees {
+        if let Some(source) = Source::open(&tree.path, tree.access == TreeAccess::Write)? {
+            trees.push(source);
+        }
+    }
+    for device in DEVICES {
+        if let Some(source) = Source::open(&format!("/dev/{device}"), true)? {
+            trees.push(source);
+        }
+    }
+    let root = Root::make(spec.limits.scratch)?;
+    let proc = mounted("proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm"].into_iter().chain(spec.home.as_deref()) {
+        root.directory(path)?;
+    }
+    for (name, target) in LINKS {
+        symlinkat(target, &root.0, &name[1..]).map_err(failed("making /dev"))?;
+    }
+    root.attach(&proc, "/proc")?;
+    for source in &trees {
+        source.attach(&root)?;
+    }
+    if !spec.hidden.is_empty() {
+        let covers = Covers::make(&root)?;
+        for path in &spec.hidden {
+            covers.hide(&root, path)?;
+        }
+    }
+    for path in &spec.frozen {
+        root.freeze(path)?;
+    }
+    rustix::process::fchdir(&root.0).map_err(failed("entering the view"))?;
+    rustix::process::pivot_root(".", ".").map_err(failed("making the view the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed("leaving the old root"))?;
+    rustix::process::chdir("/").map_err(failed("entering the view"))?;
+    if !spec.hidden.is_empty() {
+        // What was mounted of them stays.
+        unmount(COVERS, UnmountFlags::DETACH).map_err(failed("hiding what hides files"))?;
+        rustix::fs::rmdir(COVERS).map_err(failed("hiding what hides files"))?;
+    }
+    Ok(())
+}
+
+fn failed(step: &'static str) -> impl Fn(Errno) -> String {
+    move |errno| format!("{step}: {errno}")
+}
+
+/// A file system of its own, mounted nowhere yet.
+fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
+    let mount = || {
+        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (key, value) in options {
+            fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+        fsconfig_create(context.as_fd())?;
+        let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    mount().map_err(|errno| format!("mounting {kind}: {errno}"))
+}
+
+/// What is put into the view: a clone of a tree, a link, or nothing.
+enum Source {
+    Tree { path: String, clone: OwnedFd, is_directory: bool },
+    Link { path: String, target: CString },
+}
+
+impl Source {
+    /// None: there is nothing.
+    fn open(path: &str, writable: bool) -> Step<Option<Self>> {
+        let opened = |errno: Errno| format!("opening {path}: {errno}");
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Without links on the way: the path is a real one, and what has become a link since then is not what was meant.
+        let handle = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => {
+                let target = rustix::fs::readlink(path, Vec::new()).map_err(opened)?;
+                return Ok(Some(Self::Link { path: path.to_owned(), target }));
+            }
+            Err(errno) => return Err(opened(errno)),
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle).map_err(opened)?.st_mode);
+        let clone = clone(&handle).map_err(|errno| format!("cloning {path}: {errno}"))?;
+        let device = kind == FileType::CharacterDevice;
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
+        attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, !device);
+        attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, !writable);
+        raw::mount_attributes(&clone, attributes.bits().into()).map_err(|error| format!("protecting {path}: {error}"))?;
+        Ok(Some(Self::Tree { path: path.to_owned(), clone, is_directory: kind == FileType::Directory }))
+    }
+
+    fn attach(&self, root: &Root) -> Step<()> {
+        match self {
+            Self::Tree { path, clone, is_directory } => {
+                if *is_directory {
+                    root.directory(path)?;
+                } else {
+                    root.file(path)?;
+                }
+                root.attach(clone, path)
+            }
+            Self::Link { path, target } => {
+                let (above, leaf) = split(path);
+                root.directory(above)?;
+                let above = root.find(above).map_err(failed("making the view"))?;
+                match symlinkat(target, above, leaf) {
+                    Ok(()) | Err(Errno::EXIST) => Ok(()),
+                    Err(errno) => Err(format!("linking {path}: {errno}")),
+                }
+            }
+        }
+    }
+}
+
+fn clone(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(handle, c"", flags | OpenTreeFlags::AT_EMPTY_PATH)
+}
+
+/// The new root, before anybody lives in it.
+struct Root(OwnedFd);
+
+impl Root {
+    fn make(size: u64) -> Step<Self> {
+        let size = size.to_string();
+        let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
+        let root = mounted("tmpfs", &options, MountAttrFlags::empty())?;
+        // Where doesn't matter: all that is needed of the old root is open.
+        let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
+        move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mounting the view"))?;
+        Ok(Self(root))
+    }
+
+    /// What lies at a path in the view, without a link on the way.
+    fn find(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = if path.len() > 1 { &path[1..] } else { "." };
+        openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
+    }
+
+    /// Makes a directory, and those above it.
+    fn directory(&self, path: &str) -> Step<()> {
+        if path == "/" {
+            return Ok(());
+        }
+        if self.find(path).is_ok() {
+            return Ok(());
+        }
+        let (above, leaf) = split(path);
+        self.directory(above)?;
+        // What anybody may write to, or the user alone, is the user's own anyway: nobody else is in here.
+        let made = self.find(above).and_then(|above| mkdirat(above, leaf, Mode::from_raw_mode(0o755)));
+        made.map_err(|errno| format!("making {path} in the view: {errno}"))
+    }
+
+    /// Makes an empty file, for another one to be mounted on.
+    fn file(&self, path: &str) -> Step<()> {
+        let (above, leaf) = split(path);
+        self.directory(above)?;
+        let make = || {
+            let above = self.find(above)?;
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(above, leaf, flags, Mode::from_raw_mode(0o644)).map(drop)
+        };
+        match self.find(path) {
+            Ok(_) => Ok(()),
+            Err(_) => make().map_err(|errno| format!("making {path} in the view: {errno}")),
+        }
+    }
+
+    fn attach(&self, mount: &OwnedFd, path: &str) -> Step<()> {
+        let attach = || {
+            let target = self.find(path)?;
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+            move_mount(mount, c"", target, c"", flags)
+        };
+        attach().map_err(|errno| format!("mounting {path}: {errno}"))
+    }
+
+    /// Makes what lies at a path read-only, where it is. What is gone by now needs nothing.
+    fn freeze(&self, path: &str) -> Step<()> {
+        let target = match self.find(path) {
+            Ok(target) => target,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(errno) => return Err(format!("protecting {path}: {errno}")),
+        };
+        let clone = clone(&target).map_err(|errno| format!("protecting {path}: {errno}"))?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
+        raw::mount_attributes(&clone, attributes).map_err(|error| format!("protecting {path}: {error}"))?;
+        self.attach(&clone, path)
+    }
+}
+
+/// What is laid over things that may not be read: an empty file and an empty directory that nobody may open.
+struct Covers {
+    file: OwnedFd,
+    directory: OwnedFd,
+}
+
+/// Where they lie while the view is made.
+const COVERS: &str = "/.covers";
+
+impl Covers {
+    fn make(root: &Root) -> Step<Self> {
+        let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
+        root.directory(COVERS)?;
+        root.attach(&mount, COVERS)?;
+        let make = || {
+            mkdirat(&mount, "directory", Mode::empty())?;
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(&mount, "file", flags, Mode::empty())?;
+            let open = |name: &str| openat2(&mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
+            Ok(Self { file: open("file")?, directory: open("directory")? })
+        };
+        make().map_err(failed("making what hides files"))
+    }
+
+    /// Covers what lies at a path. What is gone by now needs nothing.
+    fn hide(&self, root: &Root, path: &str) -> Step<()> {
+        let cover = || {
+            let target = match root.find(path) {
+                Ok(target) => target,
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+                Err(errno) => return Err(errno),
+            };
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(&target)?.st_mode);
+            if kind == FileType::Symlink {
+                // It leads to nothing that isn't covered itself, or isn't there.
+                return Ok(());
+            }
+            let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })?;
+            raw::mount_attributes(&cover, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
+            root.attach(&cover, path).map_err(|_| Errno::PERM)
+        };
+        cover().map_err(|errno| format!("hiding {path}: {errno}"))
+    }
+}
+
+fn split(path: &str) -> (&str, &str) {
+    let (above, leaf) = path.rsplit_once('/').unwrap_or(("", path));
+    (if above.is_empty() { "/" } else { above }, leaf)
+}

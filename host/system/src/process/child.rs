@@ -1,0 +1,451 @@
+//! A process that a call starts, in its sandbox, until it is over.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use berth_contract::CancellationToken;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::places::{Places, PlacesError};
+use super::tree;
+use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox};
+
+/// How long the helper may take until the program runs.
+const BEGIN: Duration = Duration::from_secs(10);
+
+/// Bytes of its first line.
+const MAX_BEGUN: usize = 16 * 1024;
+
+/// How often it is looked whether anybody still waits.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long the output of a program that has ended is waited for, where something that it left behind keeps it open.
+const DRAIN: Duration = Duration::from_millis(250);
+
+/// Bytes that are taken in all, of which only the first are kept. More come from something that never ends.
+const MAX_WRITTEN: u64 = 256 << 20;
+
+/// What to start. The program is looked for on the `PATH` of `environment`.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// All variables that it gets.
+    pub environment: Vec<(String, String)>,
+    /// Where it works: a real path.
+    pub directory: PathBuf,
+    /// Whether it reaches the network.
+    pub network: bool,
+}
+
+impl Command {
+    /// The folders where programs are looked for, by their real paths: those that hold programs and nothing else.
+    pub(crate) fn path_folders(&self) -> impl Iterator<Item = String> {
+        let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
+        let path = self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        let folders = path.split(':').map(Path::new).filter(|path| path.is_absolute()).filter_map(|path| path.canonicalize().ok());
+        // Not a home, nor what homes lie in.
+        let folders = folders.filter(move |path| path.is_dir() && home.as_ref().is_none_or(|home| !home.starts_with(path)));
+        folders.filter_map(|path| path.into_os_string().into_string().ok()).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// Why it was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The sandbox can't be had here.
+    #[error("{0}")]
+    Sandbox(String),
+    /// What it may see can't be told.
+    #[error("{0}")]
+    Places(#[from] PlacesError),
+    /// The system's answer.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Why it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It ended.
+    Exited,
+    /// Its time was up.
+    Timeout,
+    /// Nobody waits any more, or whoever started it ended it.
+    Cancelled,
+    /// A bound on all that it started.
+    Bound(Bound),
+    /// It wrote without an end.
+    Output,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its exit code; 128 and the signal where one ended it. None where it was ended by Berth.
+    pub code: Option<i32>,
+    /// Why it is over.
+    pub ending: Ending,
+}
+
+/// What of one output was kept.
+#[derive(Debug, Default)]
+pub struct Kept {
+    bytes: VecDeque<u8>,
+    /// Bytes that were kept in all, those that were taken since then among them.
+    kept: usize,
+    /// Whether more was written than was kept.
+    pub truncated: bool,
+}
+
+/// What it wrote.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To its standard output.
+    pub stdout: Kept,
+    /// To its standard error.
+    pub stderr: Kept,
+    written: u64,
+    limit: usize,
+}
+
+impl Kept {
+    fn push(&mut self, bytes: &[u8], limit: usize) -> usize {
+        let room = limit.saturating_sub(self.kept).min(bytes.len());
+        self.bytes.extend(&bytes[..room]);
+        self.kept += room;
+        self.truncated |= room < bytes.len();
+        room
+    }
+
+    /// Takes what was kept since the last time.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes).into()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl Output {
+    /// Whether there is something that was not taken yet.
+    pub fn is_empty(&self) -> bool {
+        self.stdout.is_empty() && self.stderr.is_empty()
+    }
+}
+
+/// A process that a call has started. Ends with this value, and all that it has started too.
+pub struct Child {
+    process: std::process::Child,
+    handle: OwnedFd,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    output: Output,
+    namespaces: bool,
+    off: bool,
+    finished: Option<Finished>,
+    missing: Vec<String>,
+    cancel: CancellationToken,
+    /// When its time is up.
+    end: Instant,
+}
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 64 * 1024;
+
+impl Child {
+    /// Starts a command in the sandbox of `places`. It is ended at `end`, and when `cancel` is set; of each of its outputs at most `limit`
+    /// bytes are kept. Blocks until the program runs.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing runs then.
+    pub fn start(places: &Places, command: &Command, limit: usize, end: Instant, cancel: &CancellationToken) -> Result<Self, StartError> {
+        let begin = |namespaces: bool| Self::begin(places, command, namespaces, limit, end, cancel);
+        let namespaces = places.tries_namespaces();
+        match begin(namespaces) {
+            Err(StartError::Sandbox(reason)) if namespaces && places.sandbox == Sandbox::BestEffort => {
+                let mut child = begin(false)?;
+                places.without_namespaces.store(true, Ordering::Relaxed);
+                child.missing.insert(0, reason);
+                Ok(child)
+            }
+            Ok(mut child) => {
+                if !namespaces && places.sandbox == Sandbox::BestEffort {
+                    child.missing.insert(0, "namespaces: they were tried before, and can't be had".to_owned());
+                }
+                Ok(child)
+            }
+            other => other,
+        }
+    }
+
+    fn begin(
+        places: &Places,
+        command: &Command,
+        namespaces: bool,
+        limit: usize,
+        end: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let Some(helper) = &places.helper else {
+            return Err(StartError::Sandbox(
+                "this program can't confine itself: its `main` has to begin with the helper hook, or the host be given a helper".to_owned(),
+            ));
+        };
+        let spec = serde_json::to_vec(&places.spec(command, namespaces)?).map_err(io::Error::from)?;
+        let length = u32::try_from(spec.len()).map_err(io::Error::other)?;
+        let mut process = std::process::Command::new(helper)
+            .arg(HELPER)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pid = Pid::from_child(&process);
+        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(errno) => {
+                let _ = process.kill().and_then(|()| process.wait());
+                return Err(io::Error::from(errno).into());
+            }
+        };
+        let output = Output { limit, ..Output::default() };
+        let off = places.sandbox == Sandbox::Off;
+        let cancel = cancel.clone();
+        let mut child =
+            Self { process, handle, stdin, stdout, stderr, output, namespaces, off, finished: None, missing: Vec::new(), cancel, end };
+        let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
+        // It reads this first. Where it doesn't, its first line says why.
+        let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(&spec));
+        child.missing = child.begun()?;
+        for stream in
+            [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd), child.stdin.as_ref().map(AsFd::as_fd)]
+        {
+            let Some(stream) = stream else { continue };
+            fcntl_getfl(stream).and_then(|flags| fcntl_setfl(stream, flags | OFlags::NONBLOCK)).map_err(io::Error::from)?;
+        }
+        Ok(child)
+    }
+
+    /// Waits until the program runs, byte by byte: what comes after the line is the program's.
+    fn begun(&mut self) -> Result<Vec<String>, StartError> {
+        let deadline = Instant::now() + BEGIN;
+        let mut line = Vec::new();
+        let stderr = self.stderr.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).min(LOOK);
+            if Instant::now() >= deadline || self.cancel.is_cancelled() {
+                return Err(StartError::Sandbox("setting it up took too long".to_owned()));
+            }
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            match poll(&mut [PollFd::new(&*stderr, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+            let mut byte = [0];
+            if stderr.read(&mut byte)? == 0 || line.len() >= MAX_BEGUN {
+                let said = String::from_utf8_lossy(&line).trim().to_owned();
+                return Err(StartError::Sandbox(if said.is_empty() { "the helper ended without a word".to_owned() } else { said }));
+            }
+            if byte == *b"\n" {
+                return match serde_json::from_slice(&line) {
+                    Ok(Begun::Without(missing)) => Ok(missing),
+                    Ok(Begun::Failed(reason)) => Err(StartError::Sandbox(reason)),
+                    Err(_) => Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned())),
+                };
+            }
+            line.extend_from_slice(&byte);
+        }
+    }
+
+    /// The parts of the sandbox that this machine doesn't give.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// What became of it, where it is over.
+    pub fn finished(&self) -> Option<&Finished> {
+        self.finished.as_ref()
+    }
+
+    /// What it wrote and nobody has taken yet.
+    pub fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    /// Waits until it has written something or is over, but not longer than until `until`. What it writes is shown to `see` as well.
+    pub fn wait_for_output(&mut self, until: Option<Instant>, see: &mut dyn FnMut(&[u8])) {
+        self.wait(None, until, see, |child| !child.output.is_empty());
+    }
+
+    /// Waits until it is over. What it writes meanwhile is shown to `see` as well.
+    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &Finished {
+        self.wait(None, None, see, |_| false);
+        self.finished.get_or_insert(Finished { code: None, ending: Ending::Cancelled })
+    }
+
+    /// Writes to its standard input, until all of it is taken or it is over. How much was taken.
+    pub fn write(&mut self, bytes: &[u8], see: &mut dyn FnMut(&[u8])) -> usize {
+        let mut left = Some(bytes);
+        self.wait(left.as_mut(), None, see, |_| false);
+        bytes.len() - left.map_or(0, <[u8]>::len)
+    }
+
+    /// Ends its standard input.
+    pub fn close_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Ends it, and all that it has started.
+    pub fn end(&mut self, ending: Ending) {
+        if self.finished.is_some() {
+            return;
+        }
+        let group = Pid::from_child(&self.process);
+        if self.off {
+            // All that can be found of it without namespaces: it began a session of its own.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        } else if !self.namespaces {
+            // The outer process inherits what is orphaned, so it is found as long as that one is there.
+            tree::end_below(group);
+        }
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        let _ = self.process.wait();
+        self.finished = Some(Finished { code: None, ending });
+    }
+
+    /// The one loop: feeds `input`, takes output, and sees whether it is over, until there is nothing left to feed and `enough`, or `until`.
+    fn wait(&mut self, mut input: Option<&mut &[u8]>, until: Option<Instant>, see: &mut dyn FnMut(&[u8]), enough: impl Fn(&Self) -> bool) {
+        let feeds = input.is_some();
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let fed = input.as_ref().is_none_or(|left| left.is_empty()) || self.stdin.is_none();
+            let now = Instant::now();
+            if self.finished.is_some() || feeds && fed || !feeds && enough(self) || until.is_some_and(|until| now >= until) {
+                return;
+            }
+            if self.cancel.is_cancelled() {
+                return self.end(Ending::Cancelled);
+            }
+            if now >= self.end {
+                return self.end(Ending::Timeout);
+            }
+            if self.output.written > MAX_WRITTEN {
+                return self.end(Ending::Output);
+            }
+            let next = until.unwrap_or(self.end).min(self.end).saturating_duration_since(now).min(LOOK);
+            let timeout = Timespec::try_from(next).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            let mut fds = vec![PollFd::new(&self.handle, PollFlags::IN)];
+            fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+            fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+            fds.extend(self.stdin.as_ref().filter(|_| !fed).map(|stream| PollFd::new(stream, PollFlags::OUT)));
+            let _ = poll(&mut fds, Some(&timeout));
+            let over = !fds[0].revents().is_empty();
+            drop(fds);
+            if let Some(left) = &mut input {
+                self.feed(left);
+            }
+            self.take(&mut buffer, see);
+            if over {
+                self.drain(&mut buffer, see);
+                let status = self.process.wait();
+                self.finished = Some(status.map_or(Finished { code: None, ending: Ending::Cancelled }, finished));
+            }
+        }
+    }
+
+    fn feed(&mut self, left: &mut &[u8]) {
+        let Some(stdin) = &mut self.stdin else { return };
+        while !left.is_empty() {
+            match stdin.write(left) {
+                Ok(taken) if taken > 0 => *left = &left[taken..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // It reads no more.
+                Ok(_) | Err(_) => return self.close_input(),
+            }
+        }
+    }
+
+    fn take(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
+        let Self { stdout, stderr, output, .. } = self;
+        let Output { stdout: kept_out, stderr: kept_err, written, limit } = output;
+        take_from(stdout, kept_out, *limit, written, buffer, see);
+        take_from(stderr, kept_err, *limit, written, buffer, see);
+    }
+
+    /// What is still in the pipes once it is over. In a namespace nobody else has them by then.
+    fn drain(&mut self, buffer: &mut [u8], see: &mut dyn FnMut(&[u8])) {
+        let until = Instant::now() + DRAIN;
+        while (self.stdout.is_some() || self.stderr.is_some()) && Instant::now() < until && self.output.written <= MAX_WRITTEN {
+            let mut fds: Vec<PollFd<'_>> = Vec::new();
+            fds.extend(self.stdout.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+            fds.extend(self.stderr.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN)));
+            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            let _ = poll(&mut fds, Some(&timeout));
+            drop(fds);
+            self.take(buffer, see);
+        }
+        if self.off {
+            let _ = rustix::process::kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end(Ending::Cancelled);
+    }
+}
+
+/// Takes what a pipe holds now, and lets go of it at its end.
+fn take_from(
+    stream: &mut Option<impl Read>,
+    kept: &mut Kept,
+    limit: usize,
+    written: &mut u64,
+    buffer: &mut [u8],
+    see: &mut dyn FnMut(&[u8]),
+) {
+    // A few chunks at a time, so that somebody who writes without an end keeps nobody from looking at the clock.
+    for _ in 0..16 {
+        let Some(open) = stream else { return };
+        match open.read(buffer) {
+            Ok(0) => *stream = None,
+            Ok(read) => {
+                *written += u64::try_from(read).unwrap_or(u64::MAX);
+                let room = kept.push(&buffer[..read], limit);
+                see(&buffer[..room]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => *stream = None,
+        }
+    }
+}
+
+fn finished(status: std::process::ExitStatus) -> Finished {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Finished { code: Some(code), ending: Ending::Exited },
+        (None, Some(signal)) => match ENDED_BY.iter().find(|(known, _)| *known == signal) {
+            Some((_, bound)) => Finished { code: None, ending: Ending::Bound(*bound) },
+            None => Finished { code: Some(128 + signal), ending: Ending::Exited },
+        },
+        (None, None) => Finished { code: None, ending: Ending::Cancelled },
+    }
+}

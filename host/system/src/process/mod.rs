@@ -1,0 +1,11 @@
+//! The one place that starts processes: Berth's own helpers, which are the program itself, started again with one task, and what calls
+//! start, which such a helper confines first.
+
+mod child;
+mod helper;
+mod places;
+pub(crate) mod tree;
+
+pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};
+pub use helper::{HelperBounds, HelperError, run_helper};
+pub use places::{Places, PlacesError};

@@ -1,0 +1,246 @@
+//! What the processes of a plugin see and may change: the plugin's directories and what programs need of the system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_contract::Access;
+use berth_policy::files::{FileRules, Kind, OWN_NAMES};
+
+use super::child::Command;
+use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
+use crate::files::Grants;
+
+/// What programs need of the system, for reading: programs and libraries, settings that are everybody's to read, and what there is of
+/// processors.
+const SYSTEM: [&str; 14] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/etc",
+    "/var/lib/dpkg",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+];
+
+/// What a command in a repository could make git run later, outside of this sandbox. It stays as it is, unless it is granted by itself.
+const RUN_LATER: [&str; 2] = [".git/hooks", ".git/config"];
+
+/// Entries below the granted directories that are looked at for those that globs deny.
+const MAX_LOOKED_AT: usize = 1_000_000;
+
+/// What is covered up or frozen for one command: each is a mount.
+const MAX_DENIED: usize = 10_000;
+
+/// Levels of directories.
+const MAX_DEPTH: usize = 128;
+
+/// How long it is believed which files of `/etc` are private.
+const PRIVATE_FOR: Duration = Duration::from_secs(30);
+
+/// Where processes of one plugin may go, and how they are confined. Made once for a policy.
+#[derive(Debug)]
+pub struct Places {
+    /// The plugin's directories and the rules for what lies in them.
+    pub grants: Arc<Grants>,
+    /// What else they see or change, by real paths: caches of build tools, say.
+    pub also: Vec<Tree>,
+    /// How much of the sandbox there has to be.
+    pub sandbox: Sandbox,
+    /// Their bounds.
+    pub limits: Limits,
+    /// Their home: an empty directory of their own, but for what of it is granted.
+    pub home: Option<PathBuf>,
+    /// The program that confines itself: one whose `main` begins with the helper hook. `None`: nothing starts.
+    pub helper: Option<PathBuf>,
+    /// Whether namespaces were found to be missing.
+    pub without_namespaces: AtomicBool,
+}
+
+/// Why it can't be said what a process may see. Nothing starts then.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacesError {
+    /// More than is looked at.
+    #[error("more than {MAX_LOOKED_AT} entries lie in the granted directories, too many to be looked at for what the globs deny")]
+    TooMany,
+    /// More than is covered.
+    #[error(
+        "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
+    )]
+    TooManyDenied,
+    /// A folder that can't be looked into.
+    #[error("{0} can't be looked into for what the globs deny: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+}
+
+impl Places {
+    /// The command and its sandbox, as the helper takes them. Looks at the directories, so it may block.
+    ///
+    /// # Errors
+    ///
+    /// [`PlacesError`].
+    pub(crate) fn spec(&self, command: &Command, namespaces: bool) -> Result<Spec, PlacesError> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let rules = self.grants.rules();
+        let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
+        let programs = command.path_folders().map(|path| (path, TreeAccess::Read));
+        let also = self.also.iter().map(|tree| (tree.path.clone(), tree.access));
+        let grants = rules.grants().iter().map(|grant| {
+            let access = if grant.access == Access::Write { TreeAccess::Write } else { TreeAccess::Read };
+            (text(&grant.path), access)
+        });
+        // Of one path, what the operator says of it counts, which comes last; the outer before the inner.
+        let trees: BTreeMap<String, TreeAccess> = system.chain(programs).chain(also).chain(grants).collect();
+        let mut trees: Vec<Tree> = trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
+        trees.sort_by_key(|tree| tree.path.split('/').count());
+        let mut denied = Denied::default();
+        self.own(&trees, &mut denied);
+        if rules.has_globs() {
+            for grant in rules.grants() {
+                let mut look = Look { rules, denied: &mut denied, left: MAX_LOOKED_AT, writable: grant.access == Access::Write };
+                look.below(&grant.path, 0)?;
+            }
+        }
+        if rustix::process::geteuid().is_root() {
+            denied.hidden.extend(private_settings());
+        }
+        if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
+            return Err(PlacesError::TooManyDenied);
+        }
+        Ok(Spec {
+            parent: rustix::process::getpid().as_raw_nonzero().get(),
+            arguments: command.arguments.clone(),
+            environment: command.environment.clone(),
+            directory: text(&command.directory),
+            sandbox: self.sandbox,
+            namespaces,
+            network: command.network,
+            trees,
+            hidden: denied.hidden.iter().map(|path| text(path)).collect(),
+            frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
+            home: self.home.as_deref().map(text),
+            limits: self.limits,
+        })
+    }
+
+    /// What is Berth's own below the trees, whatever the globs say, and what git would run.
+    fn own(&self, trees: &[Tree], denied: &mut Denied) {
+        for own in self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc")) {
+            let Some(writable) =
+                trees.iter().filter(|tree| own.path.starts_with(&tree.path)).map(|tree| tree.access == TreeAccess::Write).max()
+            else {
+                continue;
+            };
+            // A folder that isn't there yet could be made, with a configuration in it that counts from then on.
+            if writable && own.path.extension().is_none() && std::fs::symlink_metadata(&own.path).is_err() {
+                let _ = std::fs::create_dir_all(&own.path);
+            }
+            if own.secret { &mut denied.hidden } else { &mut denied.frozen }.insert(own.path.clone());
+        }
+        let roots: Vec<&Path> = self.grants.roots().iter().map(|root| root.path.as_path()).collect();
+        for root in &roots {
+            denied.frozen.extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
+            let later = RUN_LATER.iter().map(|name| root.join(name)).filter(|path| path.exists());
+            let by_itself = |path: &Path| roots.iter().any(|other| other != root && other.starts_with(root) && path.starts_with(other));
+            denied.frozen.extend(later.filter(|path| !by_itself(path)));
+        }
+    }
+}
+
+/// What lies in the trees and isn't for processes.
+#[derive(Debug, Default)]
+struct Denied {
+    hidden: BTreeSet<PathBuf>,
+    frozen: BTreeSet<PathBuf>,
+}
+
+/// A walk that asks the rules about everything.
+struct Look<'l> {
+    rules: &'l FileRules,
+    denied: &'l mut Denied,
+    left: usize,
+    writable: bool,
+}
+
+impl Look<'_> {
+    fn below(&mut self, folder: &Path, depth: usize) -> Result<(), PlacesError> {
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // Nobody who is confined can look into it either, or it has gone.
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound) => return Ok(()),
+            Err(error) => return Err(PlacesError::Unreadable(folder.to_owned(), error)),
+        };
+        for entry in entries.flatten() {
+            self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            let what = if kind.is_dir() { Kind::Directory } else { Kind::Other };
+            if self.rules.decide(&path, what, Access::Read).is_err() {
+                self.add(|denied| &mut denied.hidden, path)?;
+                continue;
+            }
+            if self.writable && self.rules.decide(&path, what, Access::Write).is_err() {
+                // All below is covered by the same rule.
+                self.add(|denied| &mut denied.frozen, path.clone())?;
+            }
+            if kind.is_dir() && depth < MAX_DEPTH {
+                self.below(&path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, to: impl FnOnce(&mut Denied) -> &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {
+        let set = to(self.denied);
+        set.insert(path);
+        if set.len() > MAX_DENIED { Err(PlacesError::TooManyDenied) } else { Ok(()) }
+    }
+}
+
+/// What of `/etc` isn't everybody's to read. Whoever isn't root can't read it in any case; root's own files, root can.
+fn private_settings() -> Vec<PathBuf> {
+    static KNOWN: Mutex<Option<(Instant, Vec<PathBuf>)>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*known {
+        Some((since, paths)) if since.elapsed() < PRIVATE_FOR => paths.clone(),
+        _ => {
+            let mut paths = Vec::new();
+            private_below(Path::new("/etc"), 0, &mut paths);
+            *known = Some((Instant::now(), paths.clone()));
+            paths
+        }
+    }
+}
+
+fn private_below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        // Of a link, what it leads to is looked at where it lies.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let everybody = metadata.permissions().mode() & 0o005;
+        if metadata.is_dir() && everybody == 0o005 {
+            if depth < MAX_DEPTH {
+                private_below(&entry.path(), depth + 1, found);
+            }
+        } else if metadata.is_dir() || metadata.is_file() && everybody & 0o004 == 0 {
+            found.push(entry.path());
+        }
+    }
+}
+
+impl Places {
+    /// Whether namespaces are still tried.
+    pub(crate) fn tries_namespaces(&self) -> bool {
+        self.sandbox != Sandbox::Off && !self.without_namespaces.load(Ordering::Relaxed)
+    }
+}
