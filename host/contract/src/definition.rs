@@ -32,7 +32,30 @@ pub struct Definition {
     pub meta: Option<Value>,
 }
 
+/// Arguments that may have other names, and other names that one may have.
+const MAX_ALIASES: usize = 16;
+
 impl Definition {
+    /// Other names of arguments, each with the argument that it means: `berth:argument-aliases` in the meta, an object of lists of names. A
+    /// name that is an argument's own means that one, and nothing else.
+    pub fn argument_aliases(&self) -> impl Iterator<Item = (&str, &str)> {
+        let properties = self.input_schema.get("properties").and_then(Value::as_object);
+        let is_argument = move |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
+        let aliases = self.meta.as_ref().and_then(|meta| meta.get("berth:argument-aliases")).and_then(Value::as_object);
+        let lists = aliases.into_iter().flatten().take(MAX_ALIASES).filter(move |(argument, _)| is_argument(argument));
+        let pairs = lists.flat_map(|(argument, names)| {
+            names.as_array().into_iter().flatten().take(MAX_ALIASES).filter_map(move |name| Some((name.as_str()?, argument.as_str())))
+        });
+        pairs.filter(move |(name, _)| !is_argument(name))
+    }
+
+    /// The argument that is meant where one text stands in the place of all arguments: `berth:bare-argument` in the meta.
+    pub fn bare_argument(&self) -> Option<&str> {
+        let argument = self.meta.as_ref()?.get("berth:bare-argument")?.as_str()?;
+        self.input_schema.get("properties")?.get(argument)?;
+        Some(argument)
+    }
+
     /// Whether an argument takes content that travels beside the JSON, as `{"$attachment": 0}`.
     pub fn takes_attachments(&self) -> bool {
         self.input_schema.to_string().contains("\"$attachment\"")
@@ -122,4 +145,26 @@ pub enum Access {
     Read,
     /// It is made, changed, moved or removed.
     Write,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_an_argument_has_other_names_and_none_that_is_another_s() {
+        let schema = json!({ "type": "object", "properties": { "command": {}, "shell": {} } });
+        let mut definition = Definition::new("bash", "runs", schema);
+        assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
+        let aliases = json!({ "command": ["cmd", "shell", 5, "sh"], "nothing": ["other"], "shell": "sh" });
+        definition.meta = Some(json!({ "berth:argument-aliases": aliases, "berth:bare-argument": "command" }));
+        assert_eq!(definition.argument_aliases().collect::<Vec<_>>(), [("cmd", "command"), ("sh", "command")]);
+        assert_eq!(definition.bare_argument(), Some("command"));
+        definition.meta = Some(json!({ "berth:argument-aliases": ["command"], "berth:bare-argument": "nothing" }));
+        assert_eq!((definition.argument_aliases().count(), definition.bare_argument()), (0, None));
+        let many: Vec<String> = (0..1000).map(|number| format!("name{number}")).collect();
+        definition.meta = Some(json!({ "berth:argument-aliases": { "command": many } }));
+        assert_eq!(definition.argument_aliases().count(), MAX_ALIASES);
+    }
 }

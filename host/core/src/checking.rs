@@ -91,6 +91,7 @@ impl Host {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
         let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
         facts.tool = Some(Arc::clone(&tool));
+        validate::rename(&tool.definition, &mut facts.arguments)?;
         validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
 
         say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());

@@ -85,6 +85,7 @@ impl Host {
         steps.done("resolve");
         self.switched_on(facts, &tool)?;
 
+        validate::rename(&tool.definition, &mut facts.arguments)?;
         validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
         steps.done("validate");
 

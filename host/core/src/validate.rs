@@ -1,10 +1,12 @@
 //! Arguments against a tool's schema, before any guest code runs.
 
+use std::sync::Arc;
+
 use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Category, Failure};
+use berth_contract::{Category, Definition, Failure};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::catalogue::Tool;
 
@@ -29,6 +31,33 @@ pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
         .offline()
         .build(schema)
         .map_err(|error| neutral_line(cut(&error.to_string(), 1024)))
+}
+
+/// Puts each argument that came under another name of it under its own, before anything looks at the arguments: what a rule would not find
+/// under the name that it knows is not to reach the tool.
+///
+/// # Errors
+///
+/// Where an argument is given under two names, of which only one could be looked at.
+pub(crate) fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
+    if let (Value::String(_), Some(bare)) = (&**arguments, definition.bare_argument()) {
+        let text = Arc::make_mut(arguments).take();
+        *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
+    }
+    for (alias, argument) in definition.argument_aliases() {
+        if arguments.get(alias).is_none() {
+            continue;
+        }
+        let Value::Object(fields) = Arc::make_mut(arguments) else { continue };
+        if fields.contains_key(argument) {
+            let message = format!("`{argument}` is given more than once, the second time as `{}`", neutral_line(cut(alias, MAX_PROBLEM)));
+            return Err(Failure::new(Category::InvalidParameters, message).with_suggestion(format!("Give `{argument}` alone.")));
+        }
+        if let Some(value) = fields.remove(alias) {
+            fields.insert(argument.to_owned(), value);
+        }
+    }
+    Ok(())
 }
 
 /// Checks the arguments of a call.
@@ -135,5 +164,38 @@ mod tests {
     fn values_are_counted_as_the_bound_counts_them() {
         assert_eq!(values(&json!({ "a": [1, 2, { "b": "x" }], "c": null })), 7);
         assert!(json_size(&json!(vec!["x".repeat(100); 100]), 1000) > 1000);
+    }
+
+    #[track_caller]
+    fn check_rename(given: Value, expected: Option<Value>) {
+        let properties = json!({ "command": { "type": "string" }, "timeout": { "type": "integer" } });
+        let mut definition = Definition::new("bash", "runs", json!({ "type": "object", "properties": properties }));
+        definition.meta = Some(json!({ "berth:argument-aliases": { "command": ["cmd", "sh"] }, "berth:bare-argument": "command" }));
+        let mut arguments = Arc::new(given.clone());
+        let renamed = rename(&definition, &mut arguments);
+        match expected {
+            Some(expected) => assert_eq!((renamed, &*arguments), (Ok(()), &expected), "{given}"),
+            None => assert_eq!(renamed.expect_err("it is given twice").category, Category::InvalidParameters, "{given}"),
+        }
+    }
+
+    #[test]
+    fn arguments_come_under_their_own_names() {
+        let command = json!({ "command": "ls" });
+        for given in [command.clone(), json!({ "cmd": "ls" }), json!({ "sh": "ls" }), json!("ls")] {
+            check_rename(given, Some(command.clone()));
+        }
+        check_rename(json!({ "timeout": 5, "cmd": "ls" }), Some(json!({ "timeout": 5, "command": "ls" })));
+        // Not a name of it: the schema has the say.
+        for other in [json!({ "CMD": "ls" }), json!({ "a": { "cmd": "ls" } }), json!(["ls"]), json!(5), json!({})] {
+            check_rename(other.clone(), Some(other));
+        }
+    }
+
+    #[test]
+    fn an_argument_under_two_names_is_refused() {
+        check_rename(json!({ "command": "ls", "cmd": "rm x" }), None);
+        check_rename(json!({ "cmd": "ls", "sh": "rm x" }), None);
+        check_rename(json!({ "command": null, "cmd": "rm x" }), None);
     }
 }

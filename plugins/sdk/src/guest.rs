@@ -232,3 +232,103 @@ pub(crate) mod search {
         }
     }
 }
+
+/// The host's processes.
+pub(crate) mod process {
+    use std::time::Duration;
+
+    use super::bindings::berth::host::process as wit;
+    use crate::process::{Command, Ending, Finished, Output, ProcessError, What};
+
+    pub(crate) fn run(mut command: Command) -> Result<Finished, ProcessError> {
+        let input = std::mem::take(&mut command.input);
+        let (command, options) = command_out(command);
+        let (ended, written) = wit::run(&command, &input, &options).map_err(error)?;
+        Ok(finished(ended, output(written)))
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Child(wit::Child);
+
+    impl Child {
+        pub(crate) fn start(command: Command) -> Result<Self, ProcessError> {
+            let (command, options) = command_out(command);
+            wit::Child::start(&command, &options).map(Self).map_err(error)
+        }
+
+        pub(crate) fn read(&mut self, timeout: Option<Duration>) -> Output {
+            output(self.0.read(timeout.map(millis)))
+        }
+
+        pub(crate) fn write(&mut self, bytes: &[u8]) -> u64 {
+            self.0.write(bytes)
+        }
+
+        pub(crate) fn close_input(&mut self) {
+            self.0.close_input();
+        }
+
+        pub(crate) fn wait(&mut self) -> Finished {
+            let ended = self.0.wait();
+            finished(ended, output(self.0.read(Some(0))))
+        }
+
+        pub(crate) fn kill(&mut self) {
+            self.0.kill();
+        }
+
+        pub(crate) fn is_finished(&mut self) -> bool {
+            self.0.finished().is_some()
+        }
+    }
+
+    fn command_out(command: Command) -> (wit::Command, wit::Options) {
+        let options = wit::Options {
+            directory: command.directory,
+            environment: command.environment,
+            timeout_ms: command.timeout.map(millis),
+            output_limit: command.output_limit,
+            live: command.live,
+        };
+        let command = match command.what {
+            What::Program(words) => wit::Command::Program(words),
+            What::Shell(line) => wit::Command::Shell(line),
+        };
+        (command, options)
+    }
+
+    fn finished(finished: wit::Finished, output: Output) -> Finished {
+        let ending = match finished.ending {
+            wit::Ending::Exited => Ending::Exited,
+            wit::Ending::Timeout => Ending::Timeout,
+            wit::Ending::Cancelled => Ending::Cancelled,
+            wit::Ending::Memory => Ending::Memory,
+            wit::Ending::Processes => Ending::Processes,
+            wit::Ending::Processor => Ending::Processor,
+            wit::Ending::Output => Ending::Output,
+        };
+        Finished { exit_code: finished.exit_code, ending, notices: finished.notices, output }
+    }
+
+    fn output(output: wit::Output) -> Output {
+        Output {
+            stdout: output.stdout,
+            stderr: output.stderr,
+            stdout_truncated: output.stdout_truncated,
+            stderr_truncated: output.stderr_truncated,
+        }
+    }
+
+    fn error(error: wit::ProcessError) -> ProcessError {
+        match error {
+            wit::ProcessError::Denied(why) => ProcessError::Denied(why),
+            wit::ProcessError::Invalid(why) => ProcessError::Invalid(why),
+            wit::ProcessError::Unavailable(why) => ProcessError::Unavailable(why),
+            wit::ProcessError::Failed(why) => ProcessError::Failed(why),
+        }
+    }
+
+    fn millis(time: Duration) -> u64 {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -42,7 +42,8 @@
 //! The crate is a `cdylib`, built with `cargo build --release --target wasm32-wasip2`.
 //!
 //! Files are read and written with [`std::fs`]: what the operator granted is there, the rest is not. [`search`] walks and matches at
-//! native speed, [`log`] writes to the operator's log, [`Call`] knows the time left and shows progress.
+//! native speed, [`process`] runs programs that the operator granted, [`log`] writes to the operator's log, [`Call`] knows the time left
+//! and shows progress.
 
 mod call;
 mod environment;
@@ -53,6 +54,7 @@ pub mod log;
 mod manifest;
 mod output;
 mod plugin;
+pub mod process;
 pub mod schema;
 pub mod search;
 pub mod testing;

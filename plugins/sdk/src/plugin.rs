@@ -124,6 +124,8 @@ pub struct Offered {
     pub(crate) annotations: Annotations,
     pub(crate) subjects: &'static [Subject],
     pub(crate) aliases: &'static [&'static str],
+    pub(crate) argument_aliases: &'static [(&'static str, &'static [&'static str])],
+    pub(crate) bare_argument: Option<&'static str>,
     pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
     pub(crate) input_schema: fn() -> Schema,
@@ -148,6 +150,8 @@ impl Offered {
             annotations: T::ANNOTATIONS,
             subjects: T::SUBJECTS,
             aliases: T::ALIASES,
+            argument_aliases: T::ARGUMENT_ALIASES,
+            bare_argument: T::BARE_ARGUMENT,
             preview: T::PREVIEW,
             fence: T::FENCE,
             input_schema: schema::of::<T::Arguments>,
@@ -166,6 +170,13 @@ impl Offered {
         let mut meta = Map::new();
         if !self.aliases.is_empty() {
             meta.insert("berth:aliases".to_owned(), json!(self.aliases));
+        }
+        if !self.argument_aliases.is_empty() {
+            let aliases = self.argument_aliases.iter().map(|(argument, names)| ((*argument).to_owned(), json!(names)));
+            meta.insert("berth:argument-aliases".to_owned(), Value::Object(aliases.collect()));
+        }
+        if let Some(argument) = self.bare_argument {
+            meta.insert("berth:bare-argument".to_owned(), json!(argument));
         }
         match self.preview {
             Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),

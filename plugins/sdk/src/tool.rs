@@ -25,6 +25,14 @@ pub trait Tool {
     /// Other names of the tool, which resolve but are not listed. Only those of built-in plugins count.
     const ALIASES: &'static [&'static str] = &[];
 
+    /// Other names of arguments, under which models and programs know them: `("command", &["cmd", "script"])`. A call that uses one means the
+    /// argument itself, and the host puts it under its own name before it looks at anything: tool and rules see no other. None may be the
+    /// name of another argument.
+    const ARGUMENT_ALIASES: &'static [(&'static str, &'static [&'static str])] = &[];
+
+    /// The argument that is meant where the arguments are one text instead of an object.
+    const BARE_ARGUMENT: Option<&'static str> = None;
+
     /// What a call changes, for the diff that a person sees before saying yes. Only that of built-in plugins counts.
     const PREVIEW: Option<Preview> = None;
 

@@ -85,7 +85,7 @@ pub(crate) fn arguments(words: &[String], tool: &str, host: &Host) -> Result<Val
             Err("the arguments are either one JSON object (`-`: on stdin) or KEY=VALUE pairs, not both".to_owned())
         }
         words => match host.tool(tool) {
-            Some(definition) => values::from_words(&definition.input_schema, words),
+            Some(definition) => values::from_words(&definition, words),
             // The host says best that there is no such tool.
             None => Ok(Value::Object(serde_json::Map::new())),
         },

@@ -1,21 +1,25 @@
 //! From the words of a command line to the JSON object that a tool takes.
 
+use berth_host::Definition;
 use serde_json::{Map, Value};
 
 /// References and alternatives are followed this deep: schemas come from plugins.
 const MAX_DEPTH: usize = 16;
 
-/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that `schema` names.
+/// The arguments that `words` mean: `KEY=VALUE` each, turned into the types that the tool's schema names. A key may be another name of an
+/// argument.
 ///
 /// Where the schema takes a text, a value is a text, whatever it looks like.
 ///
 /// # Errors
 ///
 /// What can't be meant, in words for the person who typed it.
-pub(crate) fn from_words(schema: &Value, words: &[String]) -> Result<Value, String> {
+pub(crate) fn from_words(definition: &Definition, words: &[String]) -> Result<Value, String> {
+    let schema = &definition.input_schema;
     let mut given: Vec<(&str, Vec<&str>)> = Vec::new();
     for word in words {
         let (key, value) = word.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| no_pair(schema, word))?;
+        let key = definition.argument_aliases().find(|(alias, _)| *alias == key).map_or(key, |(_, argument)| argument);
         match given.iter_mut().find(|(known, _)| *known == key) {
             Some((_, values)) => values.push(value),
             None => given.push((key, vec![value])),
@@ -220,7 +224,9 @@ mod tests {
     }
 
     fn convert(words: &[&str]) -> Result<Value, String> {
-        from_words(&schema(), &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        let mut definition = Definition::new("tool", "does it", schema());
+        definition.meta = Some(json!({ "berth:argument-aliases": { "limit": ["max", "path"] } }));
+        from_words(&definition, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -232,6 +238,7 @@ mod tests {
         check(&["path=5"], json!({ "path": "5" }));
         check(&["path={\"a\":1}"], json!({ "path": "{\"a\":1}" }));
         check(&["limit=10", "all=true", "share=0.5"], json!({ "limit": 10, "all": true, "share": 0.5 }));
+        check(&["max=10", "path=a"], json!({ "limit": 10, "path": "a" }));
         check(&["limit=null"], json!({ "limit": null }));
         check(&["limit=18446744073709551615"], json!({ "limit": u64::MAX }));
         check(&["share=2"], json!({ "share": 2 }));

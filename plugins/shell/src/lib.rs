@@ -1,0 +1,12 @@
+//! The built-in shell tool.
+
+mod bash;
+mod envelope;
+mod failed;
+
+berth_sdk::plugin! {
+    name: "shell",
+    description: "Runs shell commands",
+    capabilities: [process = "to run the commands that calls give"],
+    tools: [bash::Bash],
+}
