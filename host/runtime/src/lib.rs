@@ -42,7 +42,7 @@ pub use examine::{Examined, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
-pub use plugin::{Builtin, Failed, Origin, Plugin, PluginInfo, PluginPolicy, ProcessPolicy};
+pub use plugin::{Builtin, Counsel, Failed, Origin, Plugin, PluginInfo, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
 use crate::compile::Compiler;

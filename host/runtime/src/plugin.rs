@@ -67,10 +67,17 @@ pub struct ProcessPolicy {
     pub places: Places,
     /// The variables that they get.
     pub environment: Vec<(String, String)>,
+    /// Who is asked about single commands.
+    pub counsel: Box<dyn Counsel>,
+}
+
+/// Knows what the configuration says of single commands.
+pub trait Counsel: Send + Sync {
     /// Why a command line may not run, whatever is granted.
-    pub blocked: Box<dyn Fn(&str) -> Option<Denial> + Send + Sync>,
-    /// What could help where a command has failed.
-    pub advice: Box<dyn Fn(&Failed<'_>) -> Vec<String> + Send + Sync>,
+    fn blocked(&self, line: &str) -> Option<Denial>;
+
+    /// What could help where a command has failed, most likely first.
+    fn advice(&self, failed: &Failed<'_>) -> Vec<String>;
 }
 
 /// A command that has failed, for who knows what could help.

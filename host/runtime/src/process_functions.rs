@@ -65,6 +65,7 @@ const STEERING: [&str; 22] = [
 const STEERING_PREFIXES: [&str; 4] = ["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG_"];
 
 /// A process, as a guest holds it.
+#[expect(unreachable_pub, reason = "the bindings name it in a public place")]
 pub struct Child {
     child: process::Child,
     teller: Teller,
@@ -176,7 +177,7 @@ impl CallState {
                 let tail = |bytes: &[u8]| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..]).into_owned();
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
                 let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network: processes.network };
-                notices.extend((processes.policy.advice)(&failed));
+                notices.extend(processes.policy.counsel.advice(&failed));
             }
         }
         if !missing.is_empty() {
@@ -258,7 +259,7 @@ impl Processes {
             return Err(Refused::denied(format!("run {shown}"), "programs, which has no match", place.text.clone(), remedy.into_owned()));
         }
         // Whatever is granted, and however it is written there.
-        if let Some(denial) = (self.policy.blocked)(&line) {
+        if let Some(denial) = self.policy.counsel.blocked(&line) {
             return Err(Refused::Denied(Box::new(denial)));
         }
         Ok(words)

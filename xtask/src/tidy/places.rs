@@ -16,8 +16,21 @@ const RANKS: [(&str, usize); 8] = [
 ];
 
 /// What the crates without I/O may depend on: crates that were looked at and do none either.
-const PURE: [&str; 10] =
-    ["berth-contract", "base64", "globset", "regex", "schemars", "serde", "serde_json", "strsim", "thiserror", "tokio-util"];
+const PURE: [&str; 13] = [
+    "berth-contract",
+    "base64",
+    "globset",
+    "regex",
+    "schemars",
+    "serde",
+    "serde_json",
+    "shlex",
+    "strsim",
+    "thiserror",
+    "tokio-util",
+    "tree-sitter",
+    "tree-sitter-bash",
+];
 
 const WITHOUT_IO: [&str; 2] = ["host/contract/", "host/policy/"];
 
@@ -52,10 +65,15 @@ const IO_METHODS: [&str; 10] = [
 ];
 
 /// The files that open by handle what a guest named: one decides on a single path, the other enters the folders of a search.
-const OPEN_BENEATH: [&str; 3] = ["host/system/src/files/kernel.rs", "host/system/src/files/open.rs", "host/system/src/search/folder.rs"];
+const OPEN_BENEATH: [&str; 4] = [
+    "host/system/src/confine/view.rs", // the root directory of a program, and what is put there
+    "host/system/src/files/kernel.rs",
+    "host/system/src/files/open.rs",
+    "host/system/src/search/folder.rs",
+];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
-const OPEN_OWN: [&str; 14] = [
+const OPEN_OWN: [&str; 16] = [
     "host/cli/",                           // what the user names on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
     "host/core/src/config/",               // the configuration, and the folders that it names
@@ -65,9 +83,11 @@ const OPEN_OWN: [&str; 14] = [
     "host/mcp/src/http/connections.rs",    // the socket that the operator names
     "host/mcp/src/http/keys.rs",           // the keys that the operator names
     "host/runtime/src/load.rs",            // components that the operator names
+    "host/system/src/confine/",            // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs",     // the granted directories, once
     "host/system/src/files/kernel.rs",     // /proc
     "host/system/src/machine/",            // /proc and /sys, and Berth's own folders, which are looked at
+    "host/system/src/process/",            // /proc, and what lies in the granted directories and is denied
     "host/system/src/private.rs",          // the folders of the cache and of what is kept
     "host/system/src/search/folder.rs",    // /proc
 ];
@@ -97,14 +117,23 @@ const OWN: [&str; 21] = [
     "fs::write(",
 ];
 
+/// The files that start processes.
+const STARTS_PROCESSES: [&str; 4] = [
+    "host/cli/build.rs",                 // compiles the built-in plugins, while Berth is built
+    "host/system/src/confine/run.rs",    // becomes the program, once it is confined
+    "host/system/src/process/child.rs",  // the helper that does so, for what a call starts
+    "host/system/src/process/helper.rs", // the helper that compiles
+];
+
 /// Crates of the engine.
 const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 
 /// The files that may contain `unsafe`.
-const UNSAFE_FILES: [&str; 3] = [
-    "host/runtime/src/compiled.rs", // maps compiled code
-    "host/cli/src/builtins.rs",     // promises that the built-in code is the compiler's
-    "plugins/hostile/src/words.rs", // attacks the host with text that isn't UTF-8
+const UNSAFE_FILES: [&str; 4] = [
+    "host/system/src/confine/raw.rs", // splits a process with one thread, and asks the kernel for what no crate does
+    "host/runtime/src/compiled.rs",   // maps compiled code
+    "host/cli/src/builtins.rs",       // promises that the built-in code is the compiler's
+    "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
 ];
 
 pub(crate) fn dependencies_point_one_way(tree: &Tree) -> Vec<Violation> {
@@ -173,7 +202,8 @@ pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
-    only_one_file(tree, &["Command::new("], "host/system/", "starts a process")
+    let advice = "go through host/system/src/process, which confines what it starts";
+    only_in(tree, &["Command::new("], &STARTS_PROCESSES, advice)
 }
 
 pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {

@@ -117,8 +117,6 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
         rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
     }
-    let refused = filter_of(rules, libc::EPERM)?;
-
     // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the network, where there is one of its own.
     let mut known = Vec::new();
     if view {
@@ -131,29 +129,25 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
     for family in known {
         other.push(SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::try_from(family)?)?);
     }
-    let sockets = if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] };
-    let sockets = filter_of([(libc::SYS_socket, sockets)].into(), libc::EAFNOSUPPORT)?;
-    // Its flags lie in memory, which a filter can't read. Libraries fall back to `clone`.
-    let newer = filter_of([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)?;
-    Ok(vec![refused, sockets, newer, without_x32()])
+    rules.insert(libc::SYS_socket, if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] });
+    let refuse = SeccompAction::Errno(u32::try_from(libc::EPERM)?);
+    let refused = SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()?;
+    Ok(vec![refused, missing()])
 }
 
-fn filter_of(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, Box<dyn std::error::Error>> {
-    let refuse = SeccompAction::Errno(u32::try_from(errno)?);
-    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?.try_into()?)
-}
-
-/// Refuses the other numbering of system calls, by which every other filter could be passed.
-fn without_x32() -> BpfProgram {
-    // Load the number; where it is at least the bit, there is no such call.
-    let (load, at_least, answer) = (0x20, 0x35, 0x06);
-    #[expect(clippy::cast_sign_loss, reason = "error numbers are small and positive")]
+/// Says of two kinds of system calls that there are none. Of one, the flags lie in memory, which a filter can't read: libraries fall back to
+/// `clone`. The other is a second numbering of all calls, by which every filter could be passed.
+fn missing() -> BpfProgram {
+    let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
     let allowed = 0x7fff_0000;
+    let clone3 = libc::SYS_clone3 as u32;
     vec![
+        // Load the number; a jump leads over as many lines as it says, where the comparison holds, else goes on.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: at_least, jt: 0, jf: 1, k: X32 },
-        sock_filter { code: answer, jt: 0, jf: 0, k: missing },
+        sock_filter { code: at_least, jt: 2, jf: 0, k: X32 },
+        sock_filter { code: equal, jt: 1, jf: 0, k: clone3 },
         sock_filter { code: answer, jt: 0, jf: 0, k: allowed },
+        sock_filter { code: answer, jt: 0, jf: 0, k: missing },
     ]
 }

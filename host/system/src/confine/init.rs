@@ -1,12 +1,13 @@
 //! The first process of a namespace: it starts the program, watches over all of them, and takes them along when it ends.
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpid};
 
 use super::spec::{Bound, Limits};
 use crate::process::tree::{self, Process};
@@ -100,15 +101,14 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A handle on the process that waits, unless it has ended already.
-pub(super) fn of_host(parent: i32) -> Option<rustix::fd::OwnedFd> {
-    let parent = Pid::from_raw(parent)?;
-    let handle = pidfd_open(parent, PidfdFlags::empty()).ok()?;
-    // Looked at after the handle was taken: the number could be another's by then.
-    (rustix::process::getppid() == Some(parent)).then_some(handle).filter(|handle| !ended(handle.as_fd()))
-}
-
-fn ended(handle: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(handle, PollFlags::IN)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+/// Ends everything else in this namespace, of which this process is the first. Nothing is left when it returns.
+pub(super) fn end_all() {
+    loop {
+        // The group of that number stands for all processes that there are, but this one.
+        let _ = kill_process_group(Pid::INIT, Signal::KILL);
+        match waitpid(None, WaitOptions::empty()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, exit};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid};
 
 use super::init::{self, End};
@@ -18,6 +19,12 @@ use crate::process::tree;
 /// The first argument of the helper.
 pub const HELPER: &str = "__confine";
 
+/// Its option: to enter namespaces without the network and wait there, for a little while, for what to do.
+pub(crate) const WAITS: &str = "--waits";
+
+/// How long it waits.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
 /// Bytes of a spec.
 const MAX_SPEC: u32 = 16 << 20;
 
@@ -27,9 +34,31 @@ const FAILED: i32 = 125;
 /// Runs the helper: reads a [`Spec`] from standard input, confines itself as it says, and runs the program with what is left of it. For a
 /// process that has no other threads yet.
 pub fn run() -> ! {
-    match read().and_then(begin) {
+    let waits = std::env::args().nth(2).is_some_and(|option| option == WAITS);
+    // No terminal: nobody can be typed for.
+    let _ = rustix::process::setsid();
+    let parent = rustix::process::getppid();
+    let Some(host) = parent.and_then(|parent| pidfd_open(parent, PidfdFlags::empty()).ok()) else { exit(FAILED) };
+    let host = Host { pid: parent.map_or(0, |parent| parent.as_raw_nonzero().get()), handle: host };
+    let begun = if waits { inside(&host, None) } else { host.spec().and_then(|spec| begin(&host, spec)) };
+    match begun {
         Ok(never) => match never {},
         Err(reason) => fail(reason),
+    }
+}
+
+/// The process that waits for the answer.
+struct Host {
+    pid: i32,
+    handle: OwnedFd,
+}
+
+impl Host {
+    /// Reads what to do, if it is this process that tells.
+    fn spec(&self) -> Result<Spec, String> {
+        let spec = read()?;
+        // Had it ended before it was looked for, another one would have taken its place.
+        if spec.parent == self.pid { Ok(spec) } else { Err("nobody waits for it".to_owned()) }
     }
 }
 
@@ -64,60 +93,69 @@ fn read() -> Result<Spec, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-fn begin(spec: Spec) -> Result<Never, String> {
-    let host = init::of_host(spec.parent).ok_or("nobody waits for it")?;
-    // No terminal: nobody can be typed for.
-    let _ = rustix::process::setsid();
+fn begin(host: &Host, spec: Spec) -> Result<Never, String> {
     if spec.sandbox == Sandbox::Off {
         tell(&Begun::Without(Vec::new()));
         return Err(become_program(&spec));
     }
-    limits::go_first();
-    if !spec.namespaces {
-        return outside(&spec, &host);
-    }
-    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| errno.to_string())?;
-    namespaces::enter(spec.network).map_err(|error| format!("namespaces: {error}"))?;
-    match raw::fork().map_err(|error| format!("a process in them: {error}"))? {
-        Fork::Child => {
-            drop(reader);
-            let ended = first(&spec, &host, &outer)?;
-            let (code, bound) = match ended {
-                End::Exited(code) => (code, None),
-                End::Reached(bound) => (1, Some(bound)),
-                End::Alone => (1, None),
-            };
-            if let Some((signal, _)) = ENDED_BY.iter().find(|(_, known)| Some(*known) == bound) {
-                let _ = rustix::io::write(&writer, &signal.to_ne_bytes());
-            }
-            // With this process, the kernel ends all others of the namespace.
-            exit(code)
-        }
-        Fork::Parent(inner) => {
-            drop(writer);
-            drop((host, outer));
-            wait(inner, &reader)
-        }
-    }
+    if spec.namespaces { inside(host, Some(spec)) } else { outside(&spec, host) }
 }
 
-/// What the outer process does: it ends as the inner one did.
-fn wait(inner: Pid, reader: &OwnedFd) -> ! {
-    let status = loop {
-        match waitpid(Some(inner), WaitOptions::empty()) {
-            Ok(Some((_, status))) => break status,
-            Err(rustix::io::Errno::INTR) | Ok(None) => {}
-            Err(_) => exit(FAILED),
-        }
+/// With namespaces. `spec`: None where it is yet to come, and will not want the network.
+fn inside(host: &Host, spec: Option<Spec>) -> Result<Never, String> {
+    limits::go_first();
+    let outer = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(|errno| errno.to_string())?;
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| errno.to_string())?;
+    let entered = namespaces::enter_outer().map_err(|error| format!("namespaces: {error}"));
+    let child = raw::fork().map_err(|error| format!("a process in namespaces: {error}"))?;
+    let Fork::Parent(inner) = child else {
+        drop(reader);
+        let entered = entered.and_then(|()| {
+            let network = spec.as_ref().is_some_and(|spec| spec.network);
+            namespaces::enter_inner(network).map_err(|error| format!("namespaces: {error}"))
+        });
+        let spec = match spec {
+            Some(spec) => spec,
+            None => {
+                if poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], Some(&PATIENCE)) != Ok(1) {
+                    exit(0);
+                }
+                host.spec()?
+            }
+        };
+        entered?;
+        let ended = first(&spec, host, &outer)?;
+        init::end_all();
+        // What became of it is known, and nothing of it is left, before this process takes the namespaces apart, which takes a while.
+        let answer = match ended {
+            End::Exited(code) => (code, 0),
+            End::Reached(bound) => (FAILED, ENDED_BY.iter().find(|(_, known)| *known == bound).map_or(0, |(signal, _)| *signal)),
+            End::Alone => (FAILED, 0),
+        };
+        let answer = [answer.0.to_ne_bytes(), answer.1.to_ne_bytes()].concat();
+        let _ = rustix::io::write(&writer, &answer);
+        exit(0)
     };
-    let mut signal = [0; 4];
-    if rustix::io::read(reader, &mut signal).is_ok_and(|read| read == signal.len())
-        && let Some(signal) = Signal::from_named_raw(i32::from_ne_bytes(signal))
-    {
+    drop(writer);
+    close_streams();
+    wait(inner, &reader)
+}
+
+/// What the outer process does: it ends as the program did.
+fn wait(inner: Pid, reader: &OwnedFd) -> ! {
+    let mut answer = [0; 8];
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(reader, &mut answer));
+    let [a, b, c, d, e, f, g, h] = answer;
+    if read != Ok(answer.len()) {
+        // It ended without a word, or failed, which it has told.
+        let status = rustix::io::retry_on_intr(|| waitpid(Some(inner), WaitOptions::empty()));
+        let code = status.ok().flatten().and_then(|(_, status)| status.exit_status());
+        exit(code.unwrap_or(128 + Signal::KILL.as_raw()));
+    }
+    if let Some(signal) = Signal::from_named_raw(i32::from_ne_bytes([e, f, g, h])) {
         end_by(signal);
     }
-    exit(status.exit_status().unwrap_or(128 + Signal::KILL.as_raw()))
+    exit(i32::from_ne_bytes([a, b, c, d]))
 }
 
 fn end_by(signal: Signal) -> ! {
@@ -126,7 +164,7 @@ fn end_by(signal: Signal) -> ! {
 }
 
 /// What the first process of the namespace does. The program's part of it never returns.
-fn first(spec: &Spec, host: &OwnedFd, outer: &OwnedFd) -> Result<End, String> {
+fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
     // Beside the watching, which may come late.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| errno.to_string())?;
     limits::bound_processes(&spec.limits);
@@ -135,20 +173,21 @@ fn first(spec: &Spec, host: &OwnedFd, outer: &OwnedFd) -> Result<End, String> {
         Fork::Child => Err(program(spec, true)),
         Fork::Parent(program) => {
             close_streams();
-            Ok(init::watch(program, &[host.as_fd(), outer.as_fd()], &spec.limits, init::Whose::Namespace))
+            Ok(init::watch(program, &[host.handle.as_fd(), outer.as_fd()], &spec.limits, init::Whose::Namespace))
         }
     }
 }
 
 /// Without namespaces: this process watches, and goes through the list of all processes to find those that it has to end.
-fn outside(spec: &Spec, host: &OwnedFd) -> Result<Never, String> {
+fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
+    limits::go_first();
     let own = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(own)).map_err(|errno| errno.to_string())?;
     match raw::fork().map_err(|error| error.to_string())? {
         Fork::Child => Err(program(spec, false)),
         Fork::Parent(program) => {
             close_streams();
-            let end = init::watch(program, &[host.as_fd()], &spec.limits, init::Whose::Below(own));
+            let end = init::watch(program, &[host.handle.as_fd()], &spec.limits, init::Whose::Below(own));
             tree::end_below(own);
             let signal =
                 |bound: Bound| ENDED_BY.iter().find(|(_, known)| *known == bound).and_then(|(signal, _)| Signal::from_named_raw(*signal));

@@ -123,13 +123,13 @@ impl Source {
         let handle = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS) {
             Ok(handle) => handle,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => {
-                let target = rustix::fs::readlink(path, Vec::new()).map_err(opened)?;
-                return Ok(Some(Self::Link { path: path.to_owned(), target }));
-            }
             Err(errno) => return Err(opened(errno)),
         };
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle).map_err(opened)?.st_mode);
+        if kind == FileType::Symlink {
+            let target = rustix::fs::readlinkat(&handle, c"", Vec::new()).map_err(opened)?;
+            return Ok(Some(Self::Link { path: path.to_owned(), target }));
+        }
         let clone = clone(&handle).map_err(|errno| format!("cloning {path}: {errno}"))?;
         let device = kind == FileType::CharacterDevice;
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_contract::CancellationToken;
@@ -16,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::places::{Places, PlacesError};
 use super::tree;
-use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox};
+use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
 
 /// How long the helper may take until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -160,6 +161,52 @@ pub struct Child {
     end: Instant,
 }
 
+/// A helper that was started before anybody asked for it, since that takes longer than what is left to do then. It goes by itself after a
+/// while.
+#[derive(Debug)]
+pub(crate) struct Waiting(Option<std::process::Child>);
+
+impl Waiting {
+    fn taken(mut self) -> Option<std::process::Child> {
+        self.0.take()
+    }
+
+    /// Has one wait in `place`, on a thread of its own, unless one does.
+    fn make(helper: &Path, place: &Arc<Mutex<Option<Self>>>) {
+        let (helper, place) = (helper.to_owned(), Arc::clone(place));
+        // Without a thread, the next command starts its own.
+        let _ = std::thread::Builder::new().name("berth-helper".to_owned()).spawn(move || {
+            let is_empty = || place.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+            if Arc::strong_count(&place) > 1
+                && is_empty()
+                && let Ok(process) = helper_process(&helper, Some(WAITS))
+            {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Self(Some(process)));
+            }
+        });
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.0 {
+            let _ = process.kill().and_then(|()| process.wait());
+        }
+    }
+}
+
+fn helper_process(helper: &Path, option: Option<&str>) -> io::Result<std::process::Child> {
+    std::process::Command::new(helper)
+        .arg(HELPER)
+        .args(option)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 * 1024;
 
@@ -176,7 +223,7 @@ impl Child {
         match begin(namespaces) {
             Err(StartError::Sandbox(reason)) if namespaces && places.sandbox == Sandbox::BestEffort => {
                 let mut child = begin(false)?;
-                places.without_namespaces.store(true, Ordering::Relaxed);
+                places.known.without_namespaces.store(true, Ordering::Relaxed);
                 child.missing.insert(0, reason);
                 Ok(child)
             }
@@ -204,15 +251,33 @@ impl Child {
             ));
         };
         let spec = serde_json::to_vec(&places.spec(command, namespaces)?).map_err(io::Error::from)?;
+        let waiting = &places.known.waiting;
+        if namespaces && !command.network {
+            let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // One that has waited for too long has gone.
+            let child =
+                ready.and_then(Waiting::taken).and_then(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel).ok());
+            let child = match child {
+                Some(child) => child,
+                None => Self::tell(helper_process(helper, None)?, &spec, namespaces, false, limit, end, cancel)?,
+            };
+            Waiting::make(helper, waiting);
+            return Ok(child);
+        }
+        Self::tell(helper_process(helper, None)?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)
+    }
+
+    /// Tells a helper what to run, and waits until it does.
+    fn tell(
+        mut process: std::process::Child,
+        spec: &[u8],
+        namespaces: bool,
+        off: bool,
+        limit: usize,
+        end: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<Self, StartError> {
         let length = u32::try_from(spec.len()).map_err(io::Error::other)?;
-        let mut process = std::process::Command::new(helper)
-            .arg(HELPER)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
         let pid = Pid::from_child(&process);
         let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -223,13 +288,12 @@ impl Child {
             }
         };
         let output = Output { limit, ..Output::default() };
-        let off = places.sandbox == Sandbox::Off;
         let cancel = cancel.clone();
         let mut child =
             Self { process, handle, stdin, stdout, stderr, output, namespaces, off, finished: None, missing: Vec::new(), cancel, end };
         let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
         // It reads this first. Where it doesn't, its first line says why.
-        let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(&spec));
+        let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));
         child.missing = child.begun()?;
         for stream in
             [child.stdout.as_ref().map(AsFd::as_fd), child.stderr.as_ref().map(AsFd::as_fd), child.stdin.as_ref().map(AsFd::as_fd)]

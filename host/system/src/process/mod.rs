@@ -8,4 +8,4 @@ pub(crate) mod tree;
 
 pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};
 pub use helper::{HelperBounds, HelperError, run_helper};
-pub use places::{Places, PlacesError};
+pub use places::{Known, Places, PlacesError};

@@ -9,28 +9,14 @@ use std::time::{Duration, Instant};
 use berth_contract::Access;
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
-use super::child::Command;
+use super::child::{Command, Waiting};
 use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
 
 /// What programs need of the system, for reading: programs and libraries, settings that are everybody's to read, and what there is of
 /// processors.
-const SYSTEM: [&str; 14] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/opt",
-    "/nix/store",
-    "/gnu/store",
-    "/etc",
-    "/var/lib/dpkg",
-    "/sys/devices/system/cpu",
-    "/sys/fs/cgroup",
-];
+const SYSTEM: [&str; 12] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/etc", "/sys/devices/system/cpu"];
 
 /// What a command in a repository could make git run later, outside of this sandbox. It stays as it is, unless it is granted by itself.
 const RUN_LATER: [&str; 2] = [".git/hooks", ".git/config"];
@@ -62,8 +48,17 @@ pub struct Places {
     pub home: Option<PathBuf>,
     /// The program that confines itself: one whose `main` begins with the helper hook. `None`: nothing starts.
     pub helper: Option<PathBuf>,
+    /// What was found out and made ready by the commands before.
+    pub known: Known,
+}
+
+/// What later commands of a plugin can use of earlier ones.
+#[derive(Debug, Default)]
+pub struct Known {
     /// Whether namespaces were found to be missing.
-    pub without_namespaces: AtomicBool,
+    pub(super) without_namespaces: AtomicBool,
+    /// A helper that has begun already, and waits to be told what for.
+    pub(super) waiting: Arc<Mutex<Option<Waiting>>>,
 }
 
 /// Why it can't be said what a process may see. Nothing starts then.
@@ -102,6 +97,14 @@ impl Places {
         let trees: BTreeMap<String, TreeAccess> = system.chain(programs).chain(also).chain(grants).collect();
         let mut trees: Vec<Tree> = trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
         trees.sort_by_key(|tree| tree.path.split('/').count());
+        let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
+        for tree in trees {
+            let around = needed.iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+            if around.is_none_or(|outer| outer.access != tree.access) {
+                needed.push(tree);
+            }
+        }
+        let trees = needed;
         let mut denied = Denied::default();
         self.own(&trees, &mut denied);
         if rules.has_globs() {
@@ -241,6 +244,6 @@ fn private_below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 impl Places {
     /// Whether namespaces are still tried.
     pub(crate) fn tries_namespaces(&self) -> bool {
-        self.sandbox != Sandbox::Off && !self.without_namespaces.load(Ordering::Relaxed)
+        self.sandbox != Sandbox::Off && !self.known.without_namespaces.load(Ordering::Relaxed)
     }
 }
