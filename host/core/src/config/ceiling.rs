@@ -16,8 +16,6 @@ pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
 /// The variable that names a ceiling beside the organisation's.
 pub(super) const VARIABLE: &str = "BERTH_CEILING";
 
-const ALLOWED_PATHS: [&str; 3] = ["tools", "file", "allowed_paths"];
-
 /// A ceiling that holds.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
@@ -30,9 +28,9 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Whether it left no directory of those that were granted.
-    pub(super) fn leaves_no_directory(&self) -> bool {
-        let key = ALLOWED_PATHS.join(".");
+    /// Whether it left no directory of those that were granted to the built-in plugin of this name.
+    pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
+        let key = format!("tools.{builtin}.allowed_paths");
         self.taken.iter().any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
     }
 }
@@ -124,16 +122,16 @@ fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_
         base.config.plugins.entry(name.clone()).or_insert_with(Plugin::default);
     }
     let narrowed = narrow(bounds, &base, bases, Whose::Organisation)?.leaves;
-    let nothing_left = ALLOWED_PATHS.map(str::to_owned).to_vec();
     let taken = narrowed.iter().map(|leaf| {
         let is_written = bounds.iter().any(|bound| bound.path == leaf.path && bound.value == leaf.value);
-        // Where no directory is left, the file tools are switched off, which the ceiling doesn't say.
-        let path = if is_at(leaf, ["tools", "file", "enabled"]) && !is_written { &nothing_left } else { &leaf.path };
-        let key = dotted(path);
+        // Where no directory is left, the tools are switched off, which the ceiling doesn't say.
+        let nothing_left = (is_at(leaf, ["tools", "file", "enabled"]) || is_at(leaf, ["tools", "shell", "enabled"])) && !is_written;
+        let path = if nothing_left { [&leaf.path[..2], &["allowed_paths".to_owned()]].concat() } else { leaf.path.clone() };
+        let key = dotted(&path);
         let all = serde_json::to_value(&before.config).unwrap_or_default();
         let wanted = path.iter().fold(&all, |value, part| &value[part]).clone();
-        let held = if *path == leaf.path { serde_json::to_value(&leaf.value).unwrap_or_default() } else { Value::Array(Vec::new()) };
-        let source = bounds.iter().find(|bound| bound.path == *path).map_or_else(|| leaf.source(), Leaf::source);
+        let held = if path == leaf.path { serde_json::to_value(&leaf.value).unwrap_or_default() } else { Value::Array(Vec::new()) };
+        let source = bounds.iter().find(|bound| bound.path == path).map_or_else(|| leaf.source(), Leaf::source);
         Taken { wanted, wanted_by: before.source(&key), held, source, key }
     });
     let taken = taken.collect();
@@ -141,22 +139,32 @@ fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_
     Ok(taken)
 }
 
-/// What a plugin may not say of itself where the ceiling bounds it for all tools: no table of a plugin's leads out of `[tools.limits]`,
-/// `[tools.file]` and `[plugin_folder]`.
+/// What the shell and a plugin may not say of themselves where the ceiling bounds it for all tools: no table of a plugin's leads out of
+/// `[tools.limits]`, `[tools.file]`, `[tools.shell]` and `[plugin_folder]`, nor commands out of the directories of `[tools.file]`.
 fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
     let mut inherited = Vec::new();
+    let mut inherit = |leaf: &Leaf, path: &[&str], value: toml::Value| {
+        let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+        inherited.push(Leaf { sources: vec![leaf.source(); path.len()], path, value, ..leaf.clone() });
+    };
     for leaf in bounds {
         let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
-        let of_plugin = match path[..] {
-            ["tools", "limits", key] => vec!["limits", key],
-            ["tools", "file", "allowed_paths"] => vec!["allowed_paths"],
-            ["plugin_folder", "reload"] => vec!["reload"],
+        let (of_plugin, value) = match path[..] {
+            ["tools", "limits", key] => (vec!["limits", key], leaf.value.clone()),
+            ["tools", "file", "allowed_paths"] => (vec!["allowed_paths"], leaf.value.clone()),
+            ["tools", "shell", "env"] => (vec!["env"], leaf.value.clone()),
+            // Of a plugin it isn't asked.
+            ["tools", "shell", "network"] if leaf.value.as_str() != Some("allow") => (vec!["network"], false.into()),
+            ["tools", "shell", "enabled"] if leaf.value.as_bool() == Some(false) => (vec!["shell"], false.into()),
+            ["plugin_folder", "reload"] => (vec!["reload"], leaf.value.clone()),
             _ => continue,
         };
+        if path == ["tools", "file", "allowed_paths"] && !bounds.iter().any(|bound| is_at(bound, ["tools", "shell", "allowed_paths"])) {
+            inherit(leaf, &["tools", "shell", "allowed_paths"], leaf.value.clone());
+        }
         for name in base.config.plugins.keys() {
-            let path = ["plugins", name].into_iter().chain(of_plugin.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
-            let sources = vec![leaf.source(); path.len()];
-            inherited.push(Leaf { path, sources, ..leaf.clone() });
+            let path: Vec<&str> = ["plugins", name].into_iter().chain(of_plugin.iter().copied()).collect();
+            inherit(leaf, &path, value.clone());
         }
     }
     inherited

@@ -1,4 +1,4 @@
-//! What the operator can say about calls: permissions, policies, commands.
+//! What the operator can say about calls: permissions and policies.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -70,7 +70,7 @@ fn is_false(value: &bool) -> bool {
 
 /// A text with wildcards: `*` stands for anything, `?` for one character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WrittenPattern(String);
+pub struct WrittenPattern(pub(super) String);
 
 impl WrittenPattern {
     /// A pattern.
@@ -238,47 +238,5 @@ impl TryFrom<LooseTest> for ArgumentTest {
             _ => return Err("an argument is compared with either a `glob` or a `regex`".to_owned()),
         }
         Ok(Self { pointer, glob, regex })
-    }
-}
-
-/// What commands may do, whichever tool runs them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Shell {
-    /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
-    /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
-    pub blocked_commands: Vec<WrittenPattern>,
-    /// Those of the commands that are always blocked which are not.
-    pub allowed_commands: Vec<WrittenPattern>,
-    /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
-    pub confirm_patterns: Vec<WrittenPattern>,
-    /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
-    pub block_high_risk_commands: bool,
-    /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
-    pub require_approval_for_medium_risk: bool,
-}
-
-rules!(Shell {
-    blocked_commands: Rule::Adds,
-    allowed_commands: Rule::Exceptions,
-    confirm_patterns: Rule::Adds,
-    block_high_risk_commands: Rule::OnlyTrue,
-    require_approval_for_medium_risk: Rule::OnlyTrue,
-});
-
-/// What a command asks for where nothing else is said.
-const CONFIRM: [&str; 12] =
-    ["rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<", "eval "];
-
-impl Default for Shell {
-    fn default() -> Self {
-        Self {
-            blocked_commands: Vec::new(),
-            allowed_commands: Vec::new(),
-            confirm_patterns: CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(),
-            block_high_risk_commands: false,
-            require_approval_for_medium_risk: true,
-        }
     }
 }

@@ -25,11 +25,14 @@ mod narrow;
 mod output;
 mod paths;
 mod policy;
+pub mod presets;
 mod problem;
+mod processes;
 mod project;
 mod renamed;
 mod rule;
 mod serve;
+mod shell;
 mod source;
 mod switches;
 mod types;
@@ -43,7 +46,7 @@ pub use describe::{KeyDescription, TableDescription, describe};
 pub use folders::Folders;
 pub use governing::{
     ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
-    PolicyRules, Shell, TrustLevel, WrittenPattern,
+    PolicyRules, TrustLevel, WrittenPattern,
 };
 pub use inline::inline;
 pub use load::{Entry, Inputs, Loaded, load, working_directory};
@@ -52,9 +55,11 @@ pub use output::{Overflow, Redaction};
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
+pub use processes::ProcessGrants;
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
 pub use serve::{OAuth, Serve};
+pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
 

@@ -13,7 +13,7 @@ use super::check::{Leaf, document};
 use super::keys::dotted;
 use super::policy::expand;
 use super::rule::{Rule, rule};
-use super::{AllowedPath, Bounded, Config, FileTools, Folders, Loaded, PathAccess, Problem, Source};
+use super::{AllowedPath, Bounded, Config, FileTools, Folders, Loaded, PathAccess, Problem, Shell, Source};
 
 /// Bytes of a stranger's value that a notice shows.
 const MAX_SHOWN: usize = 80;
@@ -150,6 +150,9 @@ fn effective(base: &Loaded) -> Config {
     if config.tools.file.allowed_paths.is_empty() {
         config.tools.file.allowed_paths = FileTools::default().allowed_paths;
     }
+    if config.tools.shell.allowed_paths.is_empty() {
+        config.tools.shell.allowed_paths = Shell::default().allowed_paths;
+    }
     for (name, plugin) in &mut config.plugins {
         plugin.reload = Some(base.reload(name));
         plugin.limits = base.plugin_limits(name).into();
@@ -235,7 +238,7 @@ impl Step<'_> {
             Rule::Directories => return self.directories(),
             Rule::Adds => self.adds(),
             Rule::Denials(key) => self.denials(key),
-            Rule::Exceptions => self.exceptions(),
+            Rule::Subset => self.subset(),
             Rule::Restricts => return self.restricts(),
             Rule::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
@@ -350,12 +353,12 @@ impl Step<'_> {
         Outcome { leaf, why_not, rules: Some(self.list(allowing.into_iter().map(copied))) }
     }
 
-    fn exceptions(&self) -> Outcome {
+    fn subset(&self) -> Outcome {
         let current = self.current_list();
         let written: Vec<_> = self.elements().collect();
         let is_written = |known: &Value| written.iter().any(|(item, _)| item.as_str() == known.as_str());
         let more = written.iter().filter(|(item, _)| !current.iter().any(|(known, _)| known.as_str() == item.as_str()));
-        let why_not = more.map(|(item, _)| format!("{} is no exception of yours", shown(item.as_str().unwrap_or_default()))).collect();
+        let why_not = more.map(|(item, _)| format!("{} is not in your list", shown(item.as_str().unwrap_or_default()))).collect();
         let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| is_written(known));
         let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
         let leaf = (!lost.is_empty()).then(|| self.list(kept.into_iter().map(|(item, source)| (text(item), source.clone()))));
@@ -469,12 +472,12 @@ impl Step<'_> {
         Ok(Outcome { leaf, why_not: refused, rules: None })
     }
 
-    /// No directory at all. For the file tools the empty list is the working directory, so they are switched off instead.
+    /// No directory at all. For the file tools and for the shell the empty list is the working directory, so they are switched off instead.
     fn nothing_left(&self) -> Leaf {
         if self.leaf.path[0] != "tools" {
             return self.list([]);
         }
-        let path = ["tools", "file", "enabled"].map(str::to_owned).to_vec();
+        let path = vec!["tools".to_owned(), self.leaf.path[1].clone(), "enabled".to_owned()];
         Leaf::new(path, toml::Value::Boolean(false), &self.leaf.source())
     }
 }

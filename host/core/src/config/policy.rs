@@ -37,7 +37,7 @@ impl Loaded {
             true => written,
             false => &Vec::new(),
         };
-        self.file_policy("tools.file.allowed_paths", paths, folders, working_directory)
+        self.file_policy("tools.file.allowed_paths", paths, &|_| true, folders, working_directory)
     }
 
     /// What the plugin `name` of the configuration may do with files: nothing, where the configuration doesn't name it.
@@ -47,7 +47,7 @@ impl Loaded {
     /// As [`Self::built_in_files`].
     pub fn plugin_files(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<FilePolicy, HostError> {
         let paths = self.config.plugins.get(name).map_or(&[][..], |plugin| &plugin.allowed_paths);
-        self.file_policy(&format!("plugins.{name}.allowed_paths"), paths, folders, working_directory)
+        self.file_policy(&format!("plugins.{name}.allowed_paths"), paths, &|_| true, folders, working_directory)
     }
 
     /// The file of the plugin `name` of the configuration. `None` where it names none: the plugin comes from [`Self::plugin_folder`].
@@ -100,9 +100,17 @@ impl Loaded {
         self.config.plugins.get(name).map_or(all, |plugin| plugin.limits.over(all))
     }
 
-    fn file_policy(&self, key: &str, paths: &[AllowedPath], folders: &Folders, base: &Path) -> Result<FilePolicy, HostError> {
+    /// `denies`: which of the globs of `deny_write` count.
+    pub(super) fn file_policy(
+        &self,
+        key: &str,
+        paths: &[AllowedPath],
+        denies: &dyn Fn(&(usize, &PathGlob)) -> bool,
+        folders: &Folders,
+        base: &Path,
+    ) -> Result<FilePolicy, HostError> {
         let file = &self.config.tools.file;
-        let globs = |key: &str, globs: &[PathGlob]| {
+        let globs = |key: &str, globs: &[PathGlob], counts: &dyn Fn(&(usize, &PathGlob)) -> bool| {
             let with_place = |(index, glob): (usize, &PathGlob)| {
                 let place = self.origin(&format!("{key}.{index}"));
                 spellings(glob.as_str(), folders.home.as_deref())
@@ -110,14 +118,14 @@ impl Loaded {
                     .map(move |pattern| (pattern, place.clone()))
                     .collect::<Vec<_>>()
             };
-            PathGlobs::new(globs.iter().enumerate().flat_map(with_place).collect())
+            PathGlobs::new(globs.iter().enumerate().filter(counts).flat_map(with_place).collect())
                 .map_err(|message| Problems::from(Problem::new(self.source(key), message)))
         };
         Ok(FilePolicy {
             grants: self.grants(key, paths, folders, base)?,
-            deny_read: globs("tools.file.deny_read", &file.deny_read)?,
-            allow_read: globs("tools.file.allow_read", &file.allow_read)?,
-            deny_write: globs("tools.file.deny_write", &file.deny_write)?,
+            deny_read: globs("tools.file.deny_read", &file.deny_read, &|_| true)?,
+            allow_read: globs("tools.file.allow_read", &file.allow_read, &|_| true)?,
+            deny_write: globs("tools.file.deny_write", &file.deny_write, denies)?,
         })
     }
 

@@ -9,8 +9,14 @@ use super::keys::dotted;
 use super::{Problem, Source};
 
 /// The name that was, and the one that is.
-const KEYS: [(&str, &str); 2] =
-    [("agent.max_tool_retries", "tools.retry.max_attempts"), ("agent.max_retry_duration_secs", "tools.retry.budget_secs")];
+const KEYS: [(&str, &str); 3] = [
+    ("agent.max_tool_retries", "tools.retry.max_attempts"),
+    ("agent.max_retry_duration_secs", "tools.retry.budget_secs"),
+    (ALLOW_NETWORK, "tools.shell.network"),
+];
+
+/// The one whose values are others too.
+const ALLOW_NETWORK: &str = "tools.shell.allow_network";
 
 /// A key that was written by the name that it once had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +55,14 @@ pub(super) fn rename(leaves: &mut [Leaf]) -> Vec<Problem> {
             continue;
         }
         let leaf = &mut leaves[index];
+        if old == ALLOW_NETWORK {
+            let Some(allow) = leaf.value.as_bool() else {
+                problems
+                    .push(Problem::new(source, format!("`{old}` takes `true` or `false`; `{new}` takes \"deny\", \"ask\" or \"allow\"")));
+                continue;
+            };
+            leaf.value = toml::Value::String(if allow { "allow" } else { "deny" }.to_owned());
+        }
         leaf.sources = vec![source; path.len()];
         (leaf.path, leaf.renamed) = (path, Some(old));
     }

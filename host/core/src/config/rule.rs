@@ -32,8 +32,8 @@ pub(super) enum Rule {
     Each(&'static Rule),
     /// What alone is allowed: anything where everything was, else only what was.
     Restricts,
-    /// Exceptions from what is forbidden: those that stand in both lists.
-    Exceptions,
+    /// Grants that stand each for itself, exceptions from what is forbidden among them: those that stand in both lists.
+    Subset,
     /// `"approve"`.
     Approve,
     /// Nothing: only the operator's own configuration can say it.

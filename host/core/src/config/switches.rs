@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use berth_policy::{Decision, Dependencies, Gate, Needs, Switches, Verdict};
 
-use super::{Ceiling, Loaded};
+use super::Loaded;
 
 impl Loaded {
     /// What is switched off.
@@ -21,13 +21,16 @@ impl Loaded {
         };
         let tools = &self.config.tools;
         let mut switches = Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
-        if !tools.file.enabled {
-            let replacing = self.config.plugins.iter().filter(|(_, plugin)| plugin.replaces == "file").map(|(name, _)| name.as_str());
-            let mut off = off("tools.file.enabled");
-            if self.ceilings.iter().any(Ceiling::leaves_no_directory) {
+        for (builtin, enabled) in [("file", tools.file.enabled), ("shell", tools.shell.enabled)] {
+            if enabled {
+                continue;
+            }
+            let replacing = self.config.plugins.iter().filter(|(_, plugin)| plugin.replaces == builtin).map(|(name, _)| name.as_str());
+            let mut off = off(&format!("tools.{builtin}.enabled"));
+            if self.ceilings.iter().any(|ceiling| ceiling.leaves_no_directory(builtin)) {
                 off.rule = Cow::Borrowed("allowed_paths, none of which is left");
             }
-            for name in replacing.chain(["file"]) {
+            for name in replacing.chain([builtin]) {
                 switches.providers.insert(name.to_owned(), off.clone());
             }
         }

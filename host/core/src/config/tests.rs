@@ -10,6 +10,7 @@ use super::*;
 mod ceiling;
 mod governing;
 mod narrowing;
+mod processes;
 mod renamed;
 mod trusting;
 
@@ -60,6 +61,16 @@ impl Scene {
         let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong");
         let shown = problems.to_string().replace(&self.folders.config.display().to_string(), "");
         assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "{text}");
+    }
+}
+
+impl Scene {
+    /// As [`Self::wrong`], by parts of what is said.
+    #[track_caller]
+    fn says(&self, text: &str, expected: &[&str]) {
+        self.write(text);
+        let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
+        assert!(expected.iter().all(|part| problems.contains(part)), "{text}: {problems}");
     }
 }
 

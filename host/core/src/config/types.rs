@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::rule::{Rule, rules};
 use super::{
     AllowedPath, Authorization, Autonomy, Bounded, Dependencies, Overflow, PathAccess, PathGlob, PermissionRule, PolicyRules, Redaction,
-    ResultCache, Retry, Serve, Shell, TrustLevel,
+    ResultCache, Retry, Serve, Shell, TrustLevel, VariableName, WrittenProgram,
 };
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
@@ -68,7 +68,7 @@ pub struct Tools {
     pub policy: PolicyRules,
     /// More rules over all tools.
     pub authorization: Authorization,
-    /// What commands may do, whichever tool runs them.
+    /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
     pub shell: Shell,
     /// What one call may use.
     pub limits: Limits,
@@ -354,6 +354,15 @@ pub struct Plugin {
     pub allowed_paths: Vec<AllowedPath>,
     /// How far the plugin is trusted.
     pub trust: TrustLevel,
+    /// Programs that the plugin may start, each with a glob for every argument, as in `"git {status,diff} **"`: a last `**` stands for any
+    /// further ones. They run in the sandbox of `[tools.shell]`.
+    pub programs: Vec<WrittenProgram>,
+    /// Whether the plugin may run commands by a shell, which reaches every program.
+    pub shell: bool,
+    /// Whether what the plugin starts may reach the network.
+    pub network: bool,
+    /// Variables of your environment that what the plugin starts gets beside the usual ones, by name.
+    pub env: Vec<VariableName>,
     /// What one call of the plugin may use, where that differs from `[tools.limits]`.
     pub limits: PluginLimits,
 }
@@ -367,6 +376,10 @@ impl Default for Plugin {
             replaces: String::new(),
             allowed_paths: Vec::new(),
             trust: TrustLevel::default(),
+            programs: Vec::new(),
+            shell: false,
+            network: false,
+            env: Vec::new(),
             limits: PluginLimits::default(),
         }
     }
@@ -379,6 +392,10 @@ rules!(Plugin {
     replaces: Rule::Ignored,
     allowed_paths: Rule::Directories,
     trust: Rule::Stricter(&["blocked", "quarantined", "verified", "trusted"]),
+    programs: Rule::Subset,
+    shell: Rule::OnlyFalse,
+    network: Rule::OnlyFalse,
+    env: Rule::Subset,
     limits: Rule::Table(PluginLimits::RULES),
 });
 

@@ -74,8 +74,8 @@ fn parse(path: Vec<String>, text: &str, source: &Source) -> Result<Leaf, Vec<Pro
     let mut first = None;
     for value in candidates {
         let mut leaf = Leaf::new(path.clone(), value, source);
-        rename(std::slice::from_mut(&mut leaf));
-        let problems = leaf.problems();
+        let renaming = rename(std::slice::from_mut(&mut leaf));
+        let problems = if renaming.is_empty() { leaf.problems() } else { renaming };
         if problems.is_empty() {
             return Ok(leaf);
         }

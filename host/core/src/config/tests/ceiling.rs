@@ -28,7 +28,8 @@ impl Scene {
     fn normal(&self, loaded: &Loaded) -> Config {
         let mut config = loaded.config.clone();
         let plugins = config.plugins.values_mut().map(|plugin| &mut plugin.allowed_paths);
-        for allowed in plugins.chain([&mut config.tools.file.allowed_paths]).flatten() {
+        let tools = &mut config.tools;
+        for allowed in plugins.chain([&mut tools.file.allowed_paths, &mut tools.shell.allowed_paths]).flatten() {
             let path = super::super::policy::expand(&allowed.path, &self.work, &self.folders);
             allowed.path = path.canonicalize().expect("it is there").display().to_string();
         }
@@ -66,7 +67,10 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.authorization.rules" => return None,
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
-        "tools.file.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),
+        "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
+        "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
+        "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),
+        "tools.file.allowed_paths" | "tools.shell.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),
         "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.file.allow_read" => ("[\"a\", \"b\"]", "[\"b\", \"c\"]", json!(["b"])),
         "tools.file.deny_write" => ("[]", "[\".git/**\"]", json!([".git/**"])),
@@ -166,10 +170,16 @@ fn what_has_nothing_in_common_leaves_nothing() {
     assert!(!loaded.config.tools.file.enabled && loaded.config.plugins["x"].allowed_paths.is_empty(), "{:?}", loaded.config);
     assert!(loaded.built_in_files(&scene.folders, &scene.work).expect("nothing is granted").grants.is_empty());
     let taken: Vec<&str> = loaded.ceilings[0].taken.iter().map(|taken| taken.key.as_str()).collect();
-    assert_eq!(taken, ["tools.file.allowed_paths", "plugins.x.allowed_paths"]);
+    assert_eq!(taken, ["tools.file.allowed_paths", "tools.shell.allowed_paths", "plugins.x.allowed_paths"]);
+    assert!(!loaded.config.tools.shell.enabled);
+    let shell = loaded.processes_of_shell(&scene.folders, &scene.work).expect("nothing is granted");
+    assert!(!shell.shell && shell.files.grants.is_empty());
     let rule = |ceiling: &str| scene.under(ceiling, user, &[]).expect("it is right").switches().providers["file"].rule.clone();
     assert_eq!(rule("tools.file.allowed_paths = [\"~/notes\"]"), "allowed_paths, none of which is left");
     assert_eq!(rule("tools.file.enabled = false"), "enabled = false");
+    // A list of its own is what bounds the shell, where the ceiling has one.
+    let both = "tools.file.allowed_paths = [\"~/notes\"]\ntools.shell.allowed_paths = [\".\"]\n";
+    assert!(scene.under(both, user, &[]).expect("it is right").config.tools.shell.enabled);
     assert!(loaded.place("tools.file.enabled").contains("ceiling.toml, line 1"), "{}", loaded.place("tools.file.enabled"));
     // Globs can't be cut with each other, so that is a mistake, and not the operator's list.
     let problems =

@@ -21,7 +21,16 @@ known = [{ pattern = "src/**", action = "deny" }]
 [tools.authorization]
 enabled = true
 [tools.shell]
+enabled = false
+allowed_paths = [".", { path = "~/notes", access = "read" }]
 block_high_risk_commands = true
+[tools.shell.limits]
+memory_mib = 100
+processes = 100
+cpu_secs = 100
+file_mib = 100
+open_files = 100
+scratch_mib = 100
 [tools.limits]
 cpu_secs = 10
 memory_mib = 128
@@ -79,6 +88,18 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.policy.rules" => "tools.policy.rules = [{ effect = \"allow\" }]",
         "tools.authorization.enabled" => "tools.authorization.enabled = false",
         "tools.authorization.rules" => "tools.authorization.rules = [{ effect = \"allow\" }]",
+        "tools.shell.enabled" => "tools.shell.enabled = true",
+        "tools.shell.allowed_paths" => "tools.shell.allowed_paths = [\"/\"]",
+        "tools.shell.network" => "tools.shell.network = \"allow\"",
+        "tools.shell.sandbox" => "tools.shell.sandbox = \"off\"",
+        "tools.shell.presets" => "tools.shell.presets = [\"cargo\"]",
+        "tools.shell.env" => "tools.shell.env = [\"AWS_SECRET_ACCESS_KEY\"]",
+        "tools.shell.limits.memory_mib" => "tools.shell.limits.memory_mib = 101",
+        "tools.shell.limits.processes" => "tools.shell.limits.processes = 101",
+        "tools.shell.limits.cpu_secs" => "tools.shell.limits.cpu_secs = 101",
+        "tools.shell.limits.file_mib" => "tools.shell.limits.file_mib = 101",
+        "tools.shell.limits.open_files" => "tools.shell.limits.open_files = 101",
+        "tools.shell.limits.scratch_mib" => "tools.shell.limits.scratch_mib = 101",
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => return None,
         "tools.shell.allowed_commands" => "tools.shell.allowed_commands = [\"sudo\"]",
         "tools.shell.block_high_risk_commands" => "tools.shell.block_high_risk_commands = false",
@@ -137,6 +158,10 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "plugins.*.replaces" => "plugins.known.replaces = \"file\"",
         "plugins.*.trust" => "plugins.known.trust = \"trusted\"",
         "plugins.*.allowed_paths" => "plugins.known.allowed_paths = [\".\"]",
+        "plugins.*.programs" => "plugins.known.programs = [\"sh **\"]",
+        "plugins.*.shell" => "plugins.known.shell = true",
+        "plugins.*.network" => "plugins.known.network = true",
+        "plugins.*.env" => "plugins.known.env = [\"AWS_SECRET_ACCESS_KEY\"]",
         "plugins.*.limits.cpu_secs" => "plugins.known.limits.cpu_secs = 11",
         "plugins.*.limits.memory_mib" => "plugins.known.limits.memory_mib = 129",
         "plugins.*.limits.result_mib" => "plugins.known.limits.result_mib = 9",

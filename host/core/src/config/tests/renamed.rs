@@ -55,3 +55,25 @@ fn no_bound_narrows_to_any() {
     let loaded = scene.load_with("tools.result_cache.ttl_secs = 0", "tools.result_cache.ttl_secs = 5");
     assert_eq!((loaded.config.tools.result_cache.ttl_secs.get(), loaded.project.expect("it was read").ignored().len()), (5, 0));
 }
+
+#[test]
+fn whether_there_is_a_network_is_said_in_two_ways_and_not_in_both() {
+    let scene = Scene::new();
+    for (text, expected) in
+        [("allow_network = true", NetworkGrant::Allow), ("allow_network = false", NetworkGrant::Deny), ("", NetworkGrant::Ask)]
+    {
+        assert_eq!(scene.load(&format!("[tools.shell]\n{text}\n")).config.tools.shell.network, expected, "{text}");
+    }
+    scene.says("[tools.shell]\nallow_network = \"yes\"", &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"]);
+    scene.says("[tools.shell]\nallow_network = true\nnetwork = \"deny\"", &["berth.toml:3)", "take one of them out"]);
+    let told = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"])).map(|loaded| loaded.config.tools.shell.network);
+    assert!(told.is_err(), "{told:?}");
+    scene.write("");
+    let set = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=true"])).expect("it is right");
+    assert_eq!(set.config.tools.shell.network, NetworkGrant::Allow);
+    // By either name a stranger's file only narrows.
+    let narrowed = scene.load_with("", "tools.shell.allow_network = true");
+    assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Ask);
+    let narrowed = scene.load_with("", "tools.shell.allow_network = false");
+    assert_eq!(narrowed.config.tools.shell.network, NetworkGrant::Deny);
+}

@@ -1,0 +1,266 @@
+//! What tools of the operator's need beside the working directory, by their names.
+//!
+//! A preset grants caches for reading and writing, programs and settings for reading, and the variables that steer the tool. It never
+//! grants what holds credentials: what of [`CREDENTIALS`] lies in one of its directories is hidden.
+//!
+//! To add a tool, add a line to [`PRESETS`]: where its caches and programs lie, as its own documents say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use berth_system::confine::{Tree, TreeAccess};
+
+/// What one tool needs. Places begin with `~/`, or with `$NAME/` for one of [`ROOTS`].
+#[derive(Debug)]
+pub struct Preset {
+    /// Its name in `[tools.shell] presets`.
+    pub name: &'static str,
+    /// Presets that it takes along.
+    pub with: &'static [&'static str],
+    /// Directories of caches, read and written. They are made where they are missing: otherwise the tool would fill memory, and fetch all of
+    /// it again the next time.
+    pub caches: &'static [&'static str],
+    /// Files that are written, where they are there.
+    pub writes: &'static [&'static str],
+    /// Directories and files that are read, where they are there.
+    pub reads: &'static [&'static str],
+    /// Variables that the tool gets from the operator's environment, beside those with which its places begin.
+    pub variables: &'static [&'static str],
+}
+
+/// Variables with which places begin, and where the place is while they aren't set.
+pub const ROOTS: [(&str, &str); 29] = [
+    ("XDG_CACHE_HOME", "~/.cache"),
+    ("XDG_CONFIG_HOME", "~/.config"),
+    ("XDG_DATA_HOME", "~/.local/share"),
+    ("CARGO_HOME", "~/.cargo"),
+    ("RUSTUP_HOME", "~/.rustup"),
+    ("npm_config_cache", "~/.npm"),
+    ("NVM_DIR", "~/.nvm"),
+    ("FNM_DIR", "$XDG_DATA_HOME/fnm"),
+    ("VOLTA_HOME", "~/.volta"),
+    ("YARN_CACHE_FOLDER", "$XDG_CACHE_HOME/yarn"),
+    ("PNPM_HOME", "$XDG_DATA_HOME/pnpm"),
+    ("BUN_INSTALL", "~/.bun"),
+    ("DENO_DIR", "$XDG_CACHE_HOME/deno"),
+    ("PIP_CACHE_DIR", "$XDG_CACHE_HOME/pip"),
+    ("PYENV_ROOT", "~/.pyenv"),
+    ("WORKON_HOME", "~/.virtualenvs"),
+    ("UV_CACHE_DIR", "$XDG_CACHE_HOME/uv"),
+    ("POETRY_CACHE_DIR", "$XDG_CACHE_HOME/pypoetry"),
+    ("GOPATH", "~/go"),
+    ("GOMODCACHE", "$GOPATH/pkg/mod"),
+    ("GOCACHE", "$XDG_CACHE_HOME/go-build"),
+    ("SDKMAN_DIR", "~/.sdkman"),
+    ("GRADLE_USER_HOME", "~/.gradle"),
+    ("CCACHE_DIR", "$XDG_CACHE_HOME/ccache"),
+    ("SCCACHE_DIR", "$XDG_CACHE_HOME/sccache"),
+    ("RBENV_ROOT", "~/.rbenv"),
+    ("NUGET_PACKAGES", "~/.nuget/packages"),
+    ("MISE_DATA_DIR", "$XDG_DATA_HOME/mise"),
+    ("ASDF_DATA_DIR", "~/.asdf"),
+];
+
+const NONE: Preset = Preset { name: "", with: &[], caches: &[], writes: &[], reads: &[], variables: &[] };
+
+/// All presets.
+pub const PRESETS: [Preset; 22] = [
+    Preset {
+        name: "git",
+        reads: &["~/.gitconfig", "$XDG_CONFIG_HOME/git", "~/.gitignore", "~/.gitignore_global", "~/.gitmessage", "~/.gitattributes"],
+        variables: &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"],
+        ..NONE
+    },
+    Preset { name: "rustup", reads: &["$RUSTUP_HOME", "$CARGO_HOME/bin"], variables: &["RUSTUP_TOOLCHAIN"], ..NONE },
+    Preset {
+        name: "cargo",
+        with: &["rustup"],
+        caches: &["$CARGO_HOME/registry", "$CARGO_HOME/git"],
+        // Locks that cargo outside of the sandbox has to see.
+        writes: &["$CARGO_HOME/.package-cache", "$CARGO_HOME/.package-cache-mutate"],
+        reads: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
+        variables: &["RUSTFLAGS", "RUSTDOCFLAGS", "RUST_BACKTRACE", "RUST_LOG", "CARGO_INCREMENTAL", "CARGO_NET_OFFLINE"],
+    },
+    Preset {
+        name: "node",
+        reads: &["$NVM_DIR", "$FNM_DIR", "$VOLTA_HOME", "~/.n", "~/.nodenv"],
+        variables: &["NODE_ENV", "NODE_EXTRA_CA_CERTS", "FNM_MULTISHELL_PATH"],
+        ..NONE
+    },
+    Preset { name: "npm", with: &["node"], caches: &["$npm_config_cache/_cacache"], variables: &["npm_config_registry"], ..NONE },
+    Preset { name: "yarn", with: &["node"], caches: &["$YARN_CACHE_FOLDER", "~/.yarn/berry/cache"], ..NONE },
+    Preset {
+        name: "pnpm",
+        with: &["node"],
+        caches: &["$PNPM_HOME/store", "$XDG_CACHE_HOME/pnpm"],
+        reads: &["$PNPM_HOME"],
+        variables: &["npm_config_registry"],
+        ..NONE
+    },
+    Preset { name: "bun", caches: &["$BUN_INSTALL/install/cache"], reads: &["$BUN_INSTALL/bin"], ..NONE },
+    Preset { name: "deno", caches: &["$DENO_DIR"], reads: &["~/.deno/bin"], ..NONE },
+    Preset {
+        name: "python",
+        reads: &[
+            "$PYENV_ROOT",
+            "$WORKON_HOME",
+            "$XDG_DATA_HOME/virtualenvs",
+            "~/.local/lib",
+            "~/.local/pipx",
+            "$XDG_DATA_HOME/pipx",
+            "~/miniconda3",
+            "~/miniforge3",
+            "~/anaconda3",
+        ],
+        variables: &["PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONDONTWRITEBYTECODE"],
+        ..NONE
+    },
+    Preset { name: "pip", with: &["python"], caches: &["$PIP_CACHE_DIR"], variables: &["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"], ..NONE },
+    Preset {
+        name: "uv",
+        with: &["python"],
+        caches: &["$UV_CACHE_DIR"],
+        reads: &["$XDG_DATA_HOME/uv"],
+        variables: &["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_PYTHON"],
+        ..NONE
+    },
+    Preset { name: "poetry", with: &["python"], caches: &["$POETRY_CACHE_DIR"], reads: &["$XDG_DATA_HOME/pypoetry"], ..NONE },
+    Preset {
+        name: "go",
+        caches: &["$GOMODCACHE", "$GOCACHE"],
+        reads: &["$GOPATH/bin", "~/sdk", "$XDG_CONFIG_HOME/go/env"],
+        variables: &["GOROOT", "GOFLAGS", "GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOTOOLCHAIN", "CGO_ENABLED"],
+        ..NONE
+    },
+    Preset { name: "java", reads: &["$SDKMAN_DIR/candidates", "~/.jdks", "~/.jenv"], variables: &["JAVA_HOME", "JAVA_OPTS"], ..NONE },
+    Preset { name: "gradle", with: &["java"], caches: &["$GRADLE_USER_HOME/caches", "$GRADLE_USER_HOME/wrapper"], ..NONE },
+    Preset { name: "maven", with: &["java"], caches: &["~/.m2/repository", "~/.m2/wrapper"], variables: &["MAVEN_OPTS"], ..NONE },
+    Preset { name: "ccache", caches: &["$CCACHE_DIR"], reads: &["$XDG_CONFIG_HOME/ccache"], ..NONE },
+    Preset { name: "sccache", caches: &["$SCCACHE_DIR"], variables: &["RUSTC_WRAPPER"], ..NONE },
+    Preset {
+        name: "bundler",
+        caches: &["$XDG_DATA_HOME/gem", "~/.bundle/cache"],
+        reads: &["$RBENV_ROOT", "~/.rvm", "~/.gem", "~/.rubies"],
+        variables: &["BUNDLE_PATH", "RBENV_VERSION"],
+        ..NONE
+    },
+    Preset { name: "dotnet", caches: &["$NUGET_PACKAGES"], reads: &["~/.dotnet"], variables: &["DOTNET_ROOT"], ..NONE },
+    Preset { name: "mise", reads: &["$MISE_DATA_DIR", "$XDG_CONFIG_HOME/mise", "$ASDF_DATA_DIR", "~/.tool-versions"], ..NONE },
+];
+
+/// Files and directories that hold credentials, whatever tree they lie in.
+pub const CREDENTIALS: [&str; 27] = [
+    "$CARGO_HOME/credentials.toml",
+    "$CARGO_HOME/credentials",
+    "~/.npmrc",
+    "~/.yarnrc.yml",
+    "~/.pypirc",
+    "~/.netrc",
+    "~/.git-credentials",
+    "$XDG_CONFIG_HOME/git/credentials",
+    "$XDG_CONFIG_HOME/pypoetry/auth.toml",
+    "$XDG_DATA_HOME/uv/credentials",
+    "$XDG_CONFIG_HOME/pip/pip.conf",
+    "~/.pip/pip.conf",
+    "~/.gem/credentials",
+    "~/.local/share/gem/credentials",
+    "~/.bundle/config",
+    "$GRADLE_USER_HOME/gradle.properties",
+    "~/.m2/settings.xml",
+    "~/.m2/settings-security.xml",
+    "~/.nuget/NuGet/NuGet.Config",
+    "~/.docker/config.json",
+    "~/.aws",
+    "~/.azure",
+    "~/.kube",
+    "~/.ssh",
+    "~/.gnupg",
+    "$XDG_CONFIG_HOME/gh",
+    "$XDG_CONFIG_HOME/gcloud",
+];
+
+/// The preset of a name.
+pub fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// A preset and all that it takes along, each once.
+pub fn with_all(preset: &'static Preset) -> Vec<&'static Preset> {
+    let mut all = vec![preset];
+    let mut next = 0;
+    while let Some(at) = all.get(next) {
+        let more: Vec<&Preset> = at.with.iter().filter_map(|name| self::preset(name)).collect();
+        for preset in more {
+            if !all.iter().any(|known| known.name == preset.name) {
+                all.push(preset);
+            }
+        }
+        next += 1;
+    }
+    all
+}
+
+impl Preset {
+    /// Its places, and what may be done there.
+    pub fn places(&self) -> impl Iterator<Item = (&'static str, TreeAccess)> + use<> {
+        let writes = self.caches.iter().chain(self.writes).map(|place| (*place, TreeAccess::Write));
+        writes.chain(self.reads.iter().map(|place| (*place, TreeAccess::Read)))
+    }
+
+    /// The variables that its tool gets.
+    pub fn variables(&self) -> impl Iterator<Item = &'static str> {
+        let roots = self.places().filter_map(|(place, _)| Some(root(place)?.0));
+        self.variables.iter().copied().chain(roots)
+    }
+}
+
+/// The variable with which a place begins, and the rest.
+fn root(place: &'static str) -> Option<(&'static str, &'static str)> {
+    let place = place.strip_prefix('$')?;
+    Some(place.split_once('/').unwrap_or((place, "")))
+}
+
+/// Where places lie for one operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Roots<'r> {
+    /// The real path of the home directory.
+    pub home: &'r Path,
+    /// The operator's environment.
+    pub variables: &'r BTreeMap<String, String>,
+}
+
+impl Roots<'_> {
+    /// Where a place lies. None: nowhere that could be granted.
+    pub fn find(&self, place: &'static str) -> Option<PathBuf> {
+        if let Some(rest) = place.strip_prefix("~/") {
+            return Some(self.home.join(rest));
+        }
+        let (name, rest) = root(place)?;
+        let set = self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let root = match set {
+            Some(path) => path,
+            None => self.find(ROOTS.iter().find(|(known, _)| *known == name)?.1)?,
+        };
+        Some(if rest.is_empty() { root } else { root.join(rest) })
+    }
+
+    /// What a preset grants of what is there, by its real paths. Makes the caches that are missing.
+    ///
+    /// A place that would hold the home directory itself, since a variable says something odd, is none.
+    pub fn trees(&self, preset: &Preset) -> Vec<Tree> {
+        for cache in preset.caches.iter().filter_map(|place| self.find(place)) {
+            // Where it can't be made, the tool has what the sandbox gives it in its place.
+            let _ = std::fs::create_dir_all(cache);
+        }
+        let tree = |(place, access)| {
+            let path = self.find(place)?.canonicalize().ok().filter(|path| !self.home.starts_with(path))?;
+            Some(Tree { path: path.into_os_string().into_string().ok()?, access })
+        };
+        preset.places().filter_map(tree).collect()
+    }
+
+    /// What holds credentials and is there, by its real paths.
+    pub fn credentials(&self) -> Vec<PathBuf> {
+        CREDENTIALS.iter().filter_map(|place| self.find(place)?.canonicalize().ok()).collect()
+    }
+}

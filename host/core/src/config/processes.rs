@@ -1,0 +1,170 @@
+//! From what the operator wrote to what the processes of a plugin may see and use.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use berth_contract::HostError;
+use berth_policy::redact::{self, Keys};
+use berth_policy::{Origin, Programs};
+use berth_system::confine::{Limits, Sandbox, Tree};
+
+use super::presets::{Preset, Roots, with_all};
+use super::{FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems, Shell, Source, VariableName};
+
+/// What the processes of one plugin may see, reach and use.
+#[derive(Clone, Debug)]
+pub struct ProcessGrants {
+    /// The directories, and the globs for what lies in them.
+    pub files: FilePolicy,
+    /// What presets grant beside them: real paths that are there.
+    pub also: Vec<Tree>,
+    /// What of all that isn't theirs: files with credentials, by real paths.
+    pub also_hidden: Vec<PathBuf>,
+    /// The programs that may be started.
+    pub programs: Programs,
+    /// Whether a shell may run commands.
+    pub shell: bool,
+    /// Whether they reach the network; of a plugin's it is not asked.
+    pub network: NetworkGrant,
+    /// How much of the sandbox there has to be.
+    pub sandbox: Sandbox,
+    /// Their bounds.
+    pub limits: Limits,
+    /// All variables that they get.
+    pub environment: Vec<(String, String)>,
+    /// Their home, by its real path.
+    pub home: Option<PathBuf>,
+}
+
+/// Where programs are looked for if the operator's environment doesn't say.
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where programs find a home that have none: it is their own, and empty.
+const NO_HOME: &str = "/tmp";
+
+/// Variables that every process gets as the operator has them, beside `LC_*`.
+const USUAL: [&str; 5] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"];
+
+impl Loaded {
+    /// What the commands of the built-in shell may see and use: nothing where it is switched off.
+    ///
+    /// Makes the caches of presets that are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] for a grant that names no directory.
+    pub fn processes_of_shell(&self, folders: &Folders, working_directory: &Path) -> Result<ProcessGrants, HostError> {
+        let shell = &self.config.tools.shell;
+        let default = Shell::default().allowed_paths;
+        let paths = match shell.enabled {
+            true if shell.allowed_paths.is_empty() => &default,
+            true => &shell.allowed_paths,
+            false => &Vec::new(),
+        };
+        let files = self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
+        let grants = self.processes(files, &shell.env, folders);
+        Ok(ProcessGrants { shell: shell.enabled, network: shell.network, ..grants })
+    }
+
+    /// What the processes of the plugin `name` may see and use. None where it may start none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::processes_of_shell`].
+    pub fn processes_of_plugin(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<Option<ProcessGrants>, HostError> {
+        let Some(plugin) = self.config.plugins.get(name).filter(|plugin| plugin.shell || !plugin.programs.is_empty()) else {
+            return Ok(None);
+        };
+        let key = |key: &str| format!("plugins.{name}.{key}");
+        let files = self.process_files(&key("allowed_paths"), &plugin.allowed_paths, folders, working_directory)?;
+        let entries = plugin.programs.iter().enumerate();
+        let entries = entries.map(|(index, entry)| -> (String, Origin) {
+            (entry.as_str().to_owned(), self.origin(&format!("{}.{index}", key("programs"))))
+        });
+        let programs = Programs::new(entries).map_err(|message| Problems::from(Problem::new(self.source(&key("programs")), message)))?;
+        let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
+        Ok(Some(ProcessGrants { programs, shell: plugin.shell, network, ..self.processes(files, &plugin.env, folders) }))
+    }
+
+    /// The files of processes. The built-in default of `deny_write` is for tools that write what a model says: of git's folder, git itself
+    /// has to write most, and the rest is protected by the sandbox.
+    fn process_files(
+        &self,
+        key: &str,
+        paths: &[super::AllowedPath],
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<FilePolicy, HostError> {
+        let is_default = |(index, _): &(usize, &PathGlob)| self.source(&format!("tools.file.deny_write.{index}")) == Source::Default;
+        self.file_policy(key, paths, &|glob| !is_default(glob), folders, working_directory)
+    }
+
+    fn processes(&self, files: FilePolicy, env: &[VariableName], folders: &Folders) -> ProcessGrants {
+        let shell = &self.config.tools.shell;
+        let variables = self.variables();
+        let home = folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
+        let mut presets: Vec<&'static Preset> = Vec::new();
+        for preset in shell.presets.iter().filter_map(|name| name.preset()).flat_map(with_all) {
+            if !presets.iter().any(|known| known.name == preset.name) {
+                presets.push(preset);
+            }
+        }
+        let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
+        let also = roots.iter().flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset))).collect();
+        let credentials = roots.iter().flat_map(Roots::credentials);
+        // What the operator grants by itself is granted.
+        let granted = |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
+        ProcessGrants {
+            also,
+            also_hidden: credentials.filter(|path| !granted(path)).collect(),
+            programs: Programs::default(),
+            shell: false,
+            network: NetworkGrant::Deny,
+            sandbox: shell.sandbox.into(),
+            limits: shell.limits.into(),
+            environment: environment(&variables, home.as_deref(), &presets, env),
+            home,
+            files,
+        }
+    }
+
+    /// The environment that the configuration was read with. What isn't UTF-8 is left out.
+    fn variables(&self) -> BTreeMap<String, String> {
+        let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
+        variables.filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))).collect()
+    }
+}
+
+/// What processes get: from nothing.
+fn environment(
+    variables: &BTreeMap<String, String>,
+    home: Option<&Path>,
+    presets: &[&Preset],
+    env: &[VariableName],
+) -> Vec<(String, String)> {
+    let mut environment = BTreeMap::from(
+        [("PATH", USUAL_PATH), ("HOME", NO_HOME), ("SHELL", "/bin/bash"), ("TERM", "dumb")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    if let Some(home) = home.and_then(Path::to_str) {
+        environment.insert("HOME".to_owned(), home.to_owned());
+    }
+    let mut names: Vec<&str> = vec!["PATH"];
+    names.extend_from_slice(&USUAL);
+    names.extend(variables.keys().map(String::as_str).filter(|name| name.starts_with("LC_")));
+    for preset in presets {
+        names.extend_from_slice(&preset.variables().collect::<Vec<_>>());
+    }
+    for name in names {
+        // By its name or by what it holds: an address with a password in it, say.
+        let taken = variables.get(name).filter(|value| !value.is_empty() && is_harmless(name, value));
+        environment.extend(taken.map(|value| (name.to_owned(), value.clone())));
+    }
+    let named = env.iter().filter_map(|name| variables.get_key_value(name.as_str()));
+    environment.extend(named.map(|(name, value)| (name.clone(), value.clone())));
+    environment.into_iter().collect()
+}
+
+fn is_harmless(name: &str, value: &str) -> bool {
+    redact::field(name, value, Keys::Settings) == value && redact::text(value, Keys::Text) == value
+}

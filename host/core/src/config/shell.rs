@@ -1,0 +1,291 @@
+//! What commands may do, and what the processes that they start may use.
+
+use std::borrow::Cow;
+
+use berth_system::confine;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::presets::{PRESETS, Preset, preset};
+use super::rule::{Rule, rules};
+use super::{AllowedPath, Bounded, PathAccess, WrittenPattern};
+
+/// What commands may do, whichever tool runs them, and what the processes of calls see and use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Shell {
+    /// Whether there is the `bash` tool: `false` takes it out of the catalogue.
+    pub enabled: bool,
+    /// Directories that commands may use. The default, and an empty list, is the working directory, read and write. What
+    /// `[tools.file] deny_read`, `allow_read` and `deny_write` say counts there too, but for the default of `deny_write`: git writes to `.git`.
+    pub allowed_paths: Vec<AllowedPath>,
+    /// Whether commands reach the network: never, where a person agrees, or always. `allow_network = false` is another way to say `"deny"`,
+    /// `allow_network = true` to say `"allow"`.
+    pub network: NetworkGrant,
+    /// How much of the kernel's sandbox there has to be, for commands and for the programs that plugins start: all of it, or nothing starts;
+    /// what this machine gives, while what is missing is told; or none of it.
+    pub sandbox: SandboxMode,
+    /// Tools of yours that commands use, by name: their caches, programs and settings are granted, their credentials are not.
+    pub presets: Vec<PresetName>,
+    /// Variables of your environment that commands get beside the usual ones, by name. One that looks like a credential is passed on only
+    /// from here.
+    pub env: Vec<VariableName>,
+    /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
+    /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
+    pub blocked_commands: Vec<WrittenPattern>,
+    /// Those of the commands that are always blocked which are not.
+    pub allowed_commands: Vec<WrittenPattern>,
+    /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
+    pub confirm_patterns: Vec<WrittenPattern>,
+    /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
+    pub block_high_risk_commands: bool,
+    /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
+    pub require_approval_for_medium_risk: bool,
+    /// What the processes of one command may use, and those of one program that a plugin starts.
+    pub limits: ProcessLimits,
+}
+
+rules!(Shell {
+    enabled: Rule::OnlyFalse,
+    allowed_paths: Rule::Directories,
+    network: Rule::Stricter(&["deny", "ask", "allow"]),
+    sandbox: Rule::Stricter(&["strict", "best-effort", "off"]),
+    presets: Rule::Subset,
+    env: Rule::Subset,
+    blocked_commands: Rule::Adds,
+    allowed_commands: Rule::Subset,
+    confirm_patterns: Rule::Adds,
+    block_high_risk_commands: Rule::OnlyTrue,
+    require_approval_for_medium_risk: Rule::OnlyTrue,
+    limits: Rule::Table(ProcessLimits::RULES),
+});
+
+/// What a command asks for where nothing else is said.
+const CONFIRM: [&str; 12] =
+    ["rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<", "eval "];
+
+impl Default for Shell {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
+            network: NetworkGrant::default(),
+            sandbox: SandboxMode::default(),
+            presets: Vec::new(),
+            env: Vec::new(),
+            blocked_commands: Vec::new(),
+            allowed_commands: Vec::new(),
+            confirm_patterns: CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(),
+            block_high_risk_commands: false,
+            require_approval_for_medium_risk: true,
+            limits: ProcessLimits::default(),
+        }
+    }
+}
+
+/// Whether processes reach the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum NetworkGrant {
+    /// Never.
+    Deny,
+    /// Where a person agrees.
+    #[default]
+    Ask,
+    /// Whenever they ask for it.
+    Allow,
+}
+
+/// How much of the kernel's sandbox there has to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum SandboxMode {
+    /// All of it; otherwise nothing starts.
+    #[default]
+    Strict,
+    /// What this machine gives. What it doesn't is told.
+    BestEffort,
+    /// None.
+    Off,
+}
+
+impl From<SandboxMode> for confine::Sandbox {
+    fn from(mode: SandboxMode) -> Self {
+        match mode {
+            SandboxMode::Strict => Self::Strict,
+            SandboxMode::BestEffort => Self::BestEffort,
+            SandboxMode::Off => Self::Off,
+        }
+    }
+}
+
+/// What the processes of one command may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct ProcessLimits {
+    /// MiB of memory, of each and of all together.
+    pub memory_mib: Bounded<16, 1_048_576>,
+    /// Processes and threads at a time.
+    pub processes: Bounded<4, 65_536>,
+    /// Seconds of processor time, all together.
+    pub cpu_secs: Bounded<1, 604_800>,
+    /// MiB of a file that is written.
+    pub file_mib: Bounded<1, 1_048_576>,
+    /// Files, sockets and pipes that each may have open.
+    pub open_files: Bounded<64, 1_048_576>,
+    /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie in memory.
+    pub scratch_mib: Bounded<1, 1_048_576>,
+}
+
+rules!(ProcessLimits {
+    memory_mib: Rule::Smaller,
+    processes: Rule::Smaller,
+    cpu_secs: Rule::Smaller,
+    file_mib: Rule::Smaller,
+    open_files: Rule::Smaller,
+    scratch_mib: Rule::Smaller,
+});
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self {
+            memory_mib: Bounded::clamped(4096),
+            processes: Bounded::clamped(512),
+            cpu_secs: Bounded::clamped(3600),
+            file_mib: Bounded::clamped(4096),
+            open_files: Bounded::clamped(4096),
+            scratch_mib: Bounded::clamped(1024),
+        }
+    }
+}
+
+impl From<ProcessLimits> for confine::Limits {
+    fn from(limits: ProcessLimits) -> Self {
+        let mebibytes = |count: u64| count << 20;
+        Self {
+            memory: mebibytes(limits.memory_mib.get()),
+            processes: limits.processes.get(),
+            cpu: limits.cpu_secs.get(),
+            file_size: mebibytes(limits.file_mib.get()),
+            open_files: limits.open_files.get(),
+            scratch: mebibytes(limits.scratch_mib.get()),
+        }
+    }
+}
+
+/// The name of a [`Preset`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PresetName(&'static str);
+
+impl PresetName {
+    /// What it grants.
+    pub fn preset(self) -> Option<&'static Preset> {
+        preset(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for PresetName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        preset(&written).map(|preset| Self(preset.name)).ok_or_else(|| {
+            let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+            let known = known.join(", ");
+            serde::de::Error::custom(format!("`{written}` is no preset; there are: {known}. A directory is granted by `allowed_paths`"))
+        })
+    }
+}
+
+impl JsonSchema for PresetName {
+    fn schema_name() -> Cow<'static, str> {
+        "PresetName".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
+}
+
+/// The name of an environment variable: letters, digits and `_`, no digit first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VariableName(String);
+
+impl VariableName {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Characters of a variable's name.
+const MAX_NAME: usize = 128;
+
+impl<'de> Deserialize<'de> for VariableName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let fits = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || name.starts_with(|first: char| first.is_ascii_digit()) {
+            // Whoever writes a value here mustn't find it in a message.
+            let name = if name.contains('=') { name.split('=').next().unwrap_or_default() } else { &name };
+            return Err(serde::de::Error::custom(format!(
+                "`{name}`: `env` takes the names of variables, as in \"DATABASE_URL\"; their values come from your environment"
+            )));
+        }
+        Ok(Self(name))
+    }
+}
+
+impl JsonSchema for VariableName {
+    fn schema_name() -> Cow<'static, str> {
+        "VariableName".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "maxLength": MAX_NAME })
+    }
+}
+
+/// A program that a plugin may start, and globs for its arguments: `git {status,diff} **`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenProgram(String);
+
+impl WrittenProgram {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenProgram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        berth_policy::Programs::new([(written.clone(), String::new())]).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenProgram {
+    fn schema_name() -> Cow<'static, str> {
+        "Program".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
