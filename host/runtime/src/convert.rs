@@ -98,7 +98,7 @@ fn size(parts: &[types::Content], json: [&Option<String>; 2]) -> usize {
 
 fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
     let parse = |text: String| {
-        if text.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b',')).count() > MAX_VALUES {
+        if values(&text) > MAX_VALUES {
             let message = format!("the tool's {what} has more than {MAX_VALUES} values");
             return Err(Failure::new(Category::PermanentFailure, message).with_code("result_limit"));
         }
@@ -108,6 +108,21 @@ fn json(text: Option<String>, what: &str) -> Result<Option<Value>, Failure> {
         })
     };
     text.map(parse).transpose()
+}
+
+/// How many commas and brackets a JSON text has outside of its strings, which may hold any number of them.
+fn values(text: &str) -> usize {
+    let (mut count, mut in_string, mut escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' | b',' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// A guest's category, less those that only the host may say (invariant 5).
@@ -124,5 +139,17 @@ fn category(category: types::Category) -> Category {
         | types::Category::PolicyBlocked
         | types::Category::ConfirmationRequired
         | types::Category::Cancelled => Category::PermanentFailure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_and_what_strings_hold_is_not() {
+        for (text, count) in [("1", 0), ("[1,2]", 2), (r#"{"a,b":["[{,","\"," ,"\\"]}"#, 4), (r#"",,,""#, 0)] {
+            assert_eq!(values(text), count, "{text}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod cut;
 mod fence;
 mod heard;
 mod marks;
+mod shortened;
 mod sources;
 
 use std::sync::Arc;
@@ -100,6 +101,9 @@ impl Shaping {
         let around = |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
         // The rest of an answer has a bound of its own.
         let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
+        if structured.as_mut().is_some_and(|value| is_longer(value, threshold) && shortened::shorten(value, threshold)) {
+            facts.truncated = true;
+        }
         if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
             let whole = structured.take().unwrap_or_default().to_string();
             let (total, kept) = (whole.chars().count(), self.kept(facts, whole, strange).await);
