@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Access, Content, Denial, Progress};
+use berth_contract::{Access, Content, Denial};
 use berth_policy::files::Kind;
 use berth_policy::redact::{self, Keys};
 use berth_system::confine::Bound;
@@ -85,8 +85,9 @@ impl Teller {
         Self { events, waiting: Vec::new(), told: Instant::now() }
     }
 
+    /// Notes what was written, if anything was, and tells it where it is time.
     fn see(&mut self, bytes: &[u8]) {
-        if self.events.is_none() {
+        if self.events.is_none() || bytes.is_empty() && self.waiting.is_empty() {
             return;
         }
         self.waiting.extend_from_slice(bytes);
@@ -104,10 +105,7 @@ impl Teller {
         }
         let lines: Vec<u8> = self.waiting.drain(..end).collect();
         let text = String::from_utf8_lossy(&lines);
-        let text = neutral(&text);
-        let last = text.lines().next_back().unwrap_or_default();
-        events.progress(Progress { fraction: None, message: redact::owned(neutral_line(cut(last, 200)), Keys::Text) });
-        events.emitted(&Content::text(text.into_owned()));
+        events.emitted(&Content::text(neutral(&text).into_owned()));
         self.told = Instant::now();
     }
 }

@@ -9,23 +9,25 @@ use berth_host::text::{in_words, neutral, neutral_line};
 use berth_host::{Answer, Body, Content, Failure, Step};
 use serde_json::{Map, Value, json};
 
+use super::live::Shown;
 use crate::arguments::CallArguments;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::style::{BAD, FAINT, STRONG};
 
-/// Shows the answer as `call` asks for it.
-pub(crate) fn show(call: &CallArguments, answer: &Answer) -> Result<Exit, Error> {
+/// Shows the answer as `call` asks for it. A terminal on which all of it was `shown` while the call ran doesn't get it again.
+pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
     let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::of);
     if call.json {
         writeln!(io::stdout().lock(), "{}", object(call, answer))?;
         return Ok(exit);
     }
-    let content = match &answer.outcome {
-        Ok(output) => &output.content,
-        Err(failure) => &failure.content,
+    let (content, structured) = match &answer.outcome {
+        Ok(output) => (&output.content, &output.structured),
+        Err(failure) => (&failure.content, &failure.structured),
     };
     match &call.output {
+        None if io::stdout().is_terminal() && was_shown(content, structured.as_ref(), shown) => {}
         Some(path) if !content.is_empty() => keep(path, content)?,
         _ => print(&mut io::stdout().lock(), content, io::stdout().is_terminal())?,
     }
@@ -59,6 +61,23 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
         object.insert("steps".to_owned(), json!(answer.steps));
     }
     Value::Object(object)
+}
+
+/// Whether all of the answer was shown: its text, or the two outputs of a command, which come without their labels while it runs.
+fn was_shown(content: &[Content], structured: Option<&Value>, shown: &Shown) -> bool {
+    const LABELS: &str = "stdout:\n\n\nstderr:\n";
+    let texts: Option<Vec<&str>> = content.iter().map(Content::as_text).collect();
+    let Some(texts) = texts else { return false };
+    let output = |name: &str| structured.and_then(|value| value[name].as_str());
+    let is_command = || match (output("stdout"), output("stderr")) {
+        (Some(stdout), Some(stderr)) => {
+            // Nothing else: no word of a cut, for one.
+            let is_all = texts.concat().len() <= stdout.len() + stderr.len() + LABELS.len();
+            is_all && shown.is_all_of(&[stdout, stderr])
+        }
+        _ => false,
+    };
+    shown.is_all_of(&texts) || is_command()
 }
 
 /// The parts one after the other: text exactly as the tool gave it, what isn't text described. An answer that is nothing but bytes goes

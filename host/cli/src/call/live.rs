@@ -1,8 +1,8 @@
 //! What a call tells while it runs, for a person who watches.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use berth_host::text::{neutral, neutral_line};
@@ -13,10 +13,22 @@ use crate::style::FAINT;
 /// Lines that wait for a slow terminal; what comes on top is not shown.
 const WAITING: usize = 256;
 
+/// Bytes of what was shown that are remembered: more than a command's output is.
+const MAX_SHOWN: usize = 4 << 20;
+
 /// Shows events on stderr, from a thread of its own: a terminal that has stopped must not hold up the call. Dropping it shows the rest.
 pub(crate) struct Live {
     lines: Option<SyncSender<String>>,
     printer: Option<JoinHandle<()>>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// What was shown of the answer before it was there.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    text: String,
+    /// Whether something is missing in the text, or on the terminal.
+    gaps: bool,
 }
 
 impl Live {
@@ -27,12 +39,33 @@ impl Live {
         }
         let (lines, waiting) = sync_channel(WAITING);
         let printer = thread::Builder::new().name("events".to_owned()).spawn(move || print(&waiting)).ok()?;
-        Some(Self { lines: Some(lines), printer: Some(printer) })
+        Some(Self { lines: Some(lines), printer: Some(printer), shown: Arc::default() })
     }
 
     /// The end that the host gets. Once it is dropped as well, the thread ends.
     pub(crate) fn events(&self) -> Arc<dyn Events> {
-        Arc::new(Sender(self.lines.clone()))
+        Arc::new(Sender { lines: self.lines.clone(), shown: Arc::clone(&self.shown) })
+    }
+
+    /// Shows the rest, and tells what was shown.
+    pub(crate) fn end(self) -> Shown {
+        let shown = Arc::clone(&self.shown);
+        drop(self);
+        std::mem::take(&mut *shown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shown {
+    /// Whether each line of these texts was shown, and nothing else. In which order doesn't matter: of two outputs, nobody can tell it.
+    pub(crate) fn is_all_of(&self, texts: &[&str]) -> bool {
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort_unstable();
+            lines
+        };
+        let mut lines: Vec<String> = texts.iter().flat_map(|text| sorted(text)).collect();
+        lines.sort_unstable();
+        !self.gaps && !self.text.is_empty() && sorted(&self.text) == lines
     }
 }
 
@@ -54,13 +87,15 @@ fn print(waiting: &Receiver<String>) {
     }
 }
 
-struct Sender(Option<SyncSender<String>>);
+struct Sender {
+    lines: Option<SyncSender<String>>,
+    shown: Arc<Mutex<Shown>>,
+}
 
 impl Sender {
-    fn send(&self, line: String) {
-        if let Some(lines) = &self.0 {
-            let _ = lines.try_send(line);
-        }
+    /// Whether it will be shown.
+    fn send(&self, line: String) -> bool {
+        self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok())
     }
 }
 
@@ -70,8 +105,12 @@ impl Events for Sender {
     }
 
     fn emitted(&self, part: &Content) {
-        if let Some(text) = part.as_text() {
-            self.send(neutral(text.trim_end_matches('\n')).into_owned());
+        let Some(text) = part.as_text() else { return };
+        let sent = self.send(neutral(text.trim_end_matches('\n')).into_owned());
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match sent && shown.text.len() + text.len() <= MAX_SHOWN {
+            true => shown.text.push_str(text),
+            false => shown.gaps = true,
         }
     }
 }
@@ -95,5 +134,16 @@ mod tests {
         assert_eq!(line(Some(7.0), "x"), "… 100% x");
         assert_eq!(line(Some(f64::NAN), "x"), "… x");
         assert_eq!(line(None, "a\nb\u{1b}[2J"), "… a b\u{fffd}[2J");
+    }
+
+    #[test]
+    fn what_was_shown_is_not_shown_again_where_it_is_all() {
+        let shown = |text: &str, gaps| Shown { text: text.to_owned(), gaps };
+        assert!(shown("a\nb\n", false).is_all_of(&["a\nb"]));
+        assert!(shown("err\nout\n", false).is_all_of(&["out\n", "err\n"]));
+        assert!(!shown("a\n", false).is_all_of(&["a\nb\n"]));
+        assert!(!shown("a\na\n", false).is_all_of(&["a\n"]));
+        assert!(!shown("a\n", true).is_all_of(&["a\n"]));
+        assert!(!shown("", false).is_all_of(&[""]), "nothing was shown");
     }
 }

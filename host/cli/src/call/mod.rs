@@ -56,8 +56,8 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
         let request = Request { attachments, session, audience, approver, events, cancel, ..Request::new(&call.tool, arguments) };
         Ok((host.call(request).await, live))
     })?;
-    drop(live);
-    answer::show(call, &answer)
+    let shown = live.map(live::Live::end).unwrap_or_default();
+    answer::show(call, &answer, &shown)
 }
 
 /// The session of the call: the one that was named, or else what this user does in this directory.

@@ -424,6 +424,8 @@ impl Child {
                 self.feed(left);
             }
             self.take(&mut buffer, see);
+            // Nothing new, and perhaps time to tell what is there: a program may write a line and then work for long.
+            see(&[]);
             if over {
                 self.drain(&mut buffer, see);
                 let status = self.process.wait();
