@@ -261,7 +261,9 @@ pub use berth_contract::{
     FileState, HOST_CODES, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject,
     SubjectKind, Told, text,
 };
-pub use berth_policy::{ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict};
+pub use berth_policy::{
+    ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict, commands,
+};
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };

@@ -8,7 +8,7 @@ mod action;
 mod autonomy;
 mod backoff;
 mod canonical;
-mod commands;
+pub mod commands;
 mod counts;
 mod decision;
 mod dependencies;

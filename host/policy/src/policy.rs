@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use berth_contract::SubjectKind;
+use berth_contract::text::toml;
 
 use crate::action::Action;
 use crate::autonomy::Autonomy;
-use crate::commands::{Blocklist, Command, Risk};
+use crate::commands::{Blocked, Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::permissions::{Permissions, Permitted};
@@ -57,6 +58,10 @@ pub struct Policy {
     pub permissions: Permissions,
     /// `[tools] autonomy`.
     pub autonomy: Placed<Autonomy>,
+    /// `[tools.shell] only_commands`: the programs that commands may start. Empty: any.
+    pub only_commands: Placed<Vec<String>>,
+    /// `[tools.shell] strict_parse`: whether commands that can't be seen through are refused, rather than asked for.
+    pub strict_parse: Placed<bool>,
     /// Whether commands of high risk are refused rather than asked for.
     pub block_high_risk: Placed<bool>,
     /// Whether commands of medium risk are asked for, unless a permission allows them.
@@ -74,6 +79,8 @@ impl Default for Policy {
             authorization: RuleSet::default(),
             permissions: Permissions::default(),
             autonomy: Placed::default(),
+            only_commands: Placed::default(),
+            strict_parse: Placed::default(),
             block_high_risk: Placed::default(),
             ask_for_medium_risk: Placed { value: true, ..Placed::default() },
             trusted: Trusted::default(),
@@ -111,7 +118,7 @@ impl Policy {
         GATES.iter().map(|gate| (*gate, self.say(*gate, action, &seen))).collect()
     }
 
-    /// Whether one of the commands is on the blocklist. This is looked at before anything else is: before the paths of a call, too.
+    /// Whether one of the commands never runs. This is looked at before anything else is: before the paths of a call, too.
     pub fn blocked<'c>(&self, commands: impl IntoIterator<Item = &'c str>) -> Option<Decision> {
         commands.into_iter().find_map(|text| self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny))
     }
@@ -140,10 +147,53 @@ impl Policy {
         }
     }
 
+    /// What the blocklist says of a command, and what the list of what alone may run does: the most severe, of those the first.
     fn blocklisted(&self, command: &Command) -> Option<Decision> {
-        let blocked = self.blocklist.find(command)?;
+        let listed = self.blocklist.find(command).map(|blocked| self.on_the_list(&blocked));
+        let said = [listed, self.beside_the_only(command), self.unclear_at_all(command)];
+        said.into_iter().flatten().reduce(more_severe)
+    }
+
+    fn beside_the_only(&self, command: &Command) -> Option<Decision> {
+        let Placed { value: only, place } = &self.only_commands;
+        if only.is_empty() {
+            return None;
+        }
+        let deny = |rule: String, remedy: String| {
+            let remedy = place.remedy(|| remedy);
+            Some(Decision { verdict: Verdict::Deny, gate: Gate::Blocklist, rule: rule.into(), place: place.text.clone(), remedy })
+        };
+        match (command.beside(only), command.unclear) {
+            (Some(program), _) => deny(
+                format!("only_commands, which `{}` is none of", bounded(program)),
+                format!("To allow it, add {} to `only_commands` of [tools.shell].", toml(program)),
+            ),
+            // Whether it starts only those can't be told.
+            (None, Some(why)) => deny(
+                format!("only_commands, since it can't be told which programs it starts: {why}"),
+                "To allow such commands, take `only_commands` out of [tools.shell].".to_owned(),
+            ),
+            (None, None) => None,
+        }
+    }
+
+    /// What is refused because it can't be seen through, where that is so.
+    fn unclear_at_all(&self, command: &Command) -> Option<Decision> {
+        let Placed { value: true, place } = &self.strict_parse else { return None };
+        let substitutes = command.substitutes.then_some("the output of a command is part of another one");
+        let why = command.unclear.or(substitutes)?;
+        Some(Decision {
+            verdict: Verdict::Deny,
+            gate: Gate::Blocklist,
+            rule: format!("strict_parse = true: {why}").into(),
+            place: place.text.clone(),
+            remedy: place.remedy(|| "To have such commands ask, set `strict_parse = false` in [tools.shell].".to_owned()),
+        })
+    }
+
+    fn on_the_list(&self, blocked: &Blocked<'_>) -> Decision {
         let entry = blocked.entry;
-        Some(match blocked.certain {
+        match blocked.certain {
             true => Decision {
                 verdict: Verdict::Deny,
                 gate: Gate::Blocklist,
@@ -160,7 +210,7 @@ impl Policy {
                 }),
             },
             false => self.unclear(format!("the rule that a command asks which may be the blocked `{entry}`").into()),
-        })
+        }
     }
 
     fn say_of_blocklist(&self, command: &Command, seen: &Seen<'_>) -> Option<Decision> {
@@ -183,7 +233,7 @@ impl Policy {
     fn say_of_risk(&self, command: &Command, action: &Action<'_>, seen: &Seen<'_>) -> Option<Decision> {
         let (risk, program) = command.risk();
         let say = |verdict, place: &Origin, remedy: Cow<'static, str>| {
-            let rule = format!("the {} risk of `{program}`", risk.as_str());
+            let rule = format!("the {} risk of `{}`", risk.as_str(), bounded(&program));
             Some(Decision { verdict, gate: Gate::Risk, rule: rule.into(), place: place.text.clone(), remedy })
         };
         match risk {
@@ -245,6 +295,15 @@ impl<'p> Seen<'p> {
     fn allowed(&self) -> bool {
         self.permitted.is_some_and(|permitted| permitted.permission.verdict == Verdict::Allow)
     }
+}
+
+/// The beginning of what a model wrote, where it is long.
+fn bounded(text: &str) -> String {
+    let mut shown: String = text.chars().take(120).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
 }
 
 fn more_severe(known: Decision, next: Decision) -> Decision {

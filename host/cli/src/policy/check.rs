@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
+use berth_host::commands::{Looked, Risk, Simple, Told, look};
 use berth_host::config::Folders;
 use berth_host::text::{cut, neutral_line};
-use berth_host::{Access, ActedOn, Check, Decision, GateSays, Request, Said, Verdict};
+use berth_host::{Access, ActedOn, Check, Decision, GateSays, Request, Said, SubjectKind, Verdict};
 use serde_json::{Value, json};
 
 use crate::arguments::{Options, PolicyCheck};
@@ -59,10 +60,22 @@ fn object(asked: &str, found: &Check) -> Value {
         "decision": found.outcome.as_ref().ok().map(rule),
         "approved_by": found.approved_by,
         "arguments": found.arguments,
+        "commands": commands(found).map(looked).collect::<Value>(),
         "subjects": found.subjects.iter().map(subject).collect::<Value>(),
         "gates": found.gates.iter().map(said).collect::<Value>(),
         "failure": found.outcome.as_ref().err(),
     })
+}
+
+/// The commands that it acts on, looked into.
+fn commands(found: &Check) -> impl Iterator<Item = Looked> {
+    found.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).map(|subject| look(&subject.text))
+}
+
+fn looked(Looked { commands, unresolved, substitutes }: Looked) -> Value {
+    let simple = |Simple { text, program, class, destructive, needs_network }: Simple| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
+    let commands: Vec<Value> = commands.into_iter().map(simple).collect();
+    json!({ "commands": commands, "unresolved": unresolved, "substitutes": substitutes })
 }
 
 fn rule(Decision { verdict, gate, rule, place, remedy }: &Decision) -> Value {
@@ -94,6 +107,12 @@ fn text(found: &Check, decision: &Decision) -> String {
     for ActedOn { access, text: subject, .. } in &found.subjects {
         let access = if *access == Access::Read { "read" } else { "write" };
         let _ = writeln!(text, "  {access:6} {}", short(subject));
+    }
+    for command in commands(found) {
+        text.push_str("\nIt runs\n");
+        for Told { class, text: told } in command.told() {
+            let _ = writeln!(text, "  {:6} {told}", class.map_or("", Risk::as_str));
+        }
     }
     text.push_str("\nThe gates, in their order\n");
     for GateSays { gate, said } in &found.gates {

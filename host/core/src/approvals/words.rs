@@ -5,6 +5,7 @@ use std::fmt::Write;
 use berth_contract::text::{neutral, neutral_line};
 use berth_contract::{Access, SubjectKind};
 use berth_policy::ActedOn;
+use berth_policy::commands::{Risk, Told, look};
 use serde_json::Value;
 
 use super::{Always, Attached, Question};
@@ -49,6 +50,9 @@ impl Question {
                 Value::String(lines) if lines.contains('\n') => words.block(&neutral_line(name), lines, |_| None),
                 value => words.field(&neutral_line(name), &inline(value)),
             }
+        }
+        for command in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command) {
+            words.commands(&look(&command.text).told());
         }
         for (index, part) in self.attachments.iter().enumerate() {
             words.attachment(index, part);
@@ -115,6 +119,27 @@ impl Words<'_> {
         }
     }
 
+    /// The commands that one consists of, the risky ones marked.
+    fn commands(&mut self, told: &[Told]) {
+        if told.is_empty() {
+            return;
+        }
+        let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, "it runs"));
+        for Told { class, text } in told {
+            self.text.push_str("  │ ");
+            let mark = match class {
+                Some(Risk::Low) => Mark::Faint,
+                Some(Risk::Medium) => Mark::Strong,
+                Some(Risk::High) | None => Mark::Warning,
+            };
+            let class = format!("{:6}", class.map_or("", Risk::as_str));
+            self.text.push_str(&(self.mark)(mark, &class));
+            self.text.push(' ');
+            self.line(text, None);
+            self.text.push('\n');
+        }
+    }
+
     /// A line whose characters that could steer a terminal, or hide something, are written as what they are.
     fn line(&mut self, line: &str, mark: Option<Mark>) {
         let mut rest = line;
@@ -173,6 +198,23 @@ mod tests {
             question().words(),
             "write needs a yes (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
              attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  change:\n  │ @@\n  │ -a\\u{1b}b\n  │ +c\n  \
+             why: a rule, a place\n"
+        );
+    }
+
+    #[test]
+    fn each_command_is_told_with_its_class() {
+        let mut question = question();
+        let text = "cd x && git push --force; rm -rf \"$D\" > log\u{1b}; $X".to_owned();
+        question.subjects = vec![ActedOn { kind: SubjectKind::Command, access: Access::Write, text: text.clone() }];
+        question.arguments = json!({ "command": text });
+        question.preview = None;
+        question.attachments.clear();
+        assert_eq!(
+            question.words(),
+            "write needs a yes (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
+             │ low    cd x\n  │ medium git push --force (needs the network, it overwrites what others may have)\n  \
+             │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and what can't be told: a program's name in it is only known when it runs\n  \
              why: a rule, a place\n"
         );
     }

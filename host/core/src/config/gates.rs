@@ -50,6 +50,7 @@ impl Loaded {
             .ceilings
             .iter()
             .flat_map(|ceiling| said(&ceiling.says).into_iter().map(|rules| rules.map(|rules| as_ceiling(rules, &ceiling.path))));
+        let only = tools.shell.only_commands.iter().map(|name| name.as_str().to_owned()).collect();
         let authorization = if tools.authorization.enabled { self.rules("tools.authorization.rules", home)? } else { RuleSet::default() };
         Ok(Policy {
             blocklist: self.blocklist(),
@@ -58,6 +59,8 @@ impl Loaded {
             authorization,
             permissions: self.permissions(home)?,
             autonomy: self.placed("tools.autonomy", autonomy),
+            only_commands: self.placed("tools.shell.only_commands", only),
+            strict_parse: self.placed("tools.shell.strict_parse", tools.shell.strict_parse),
             block_high_risk: self.placed("tools.shell.block_high_risk_commands", tools.shell.block_high_risk_commands),
             ask_for_medium_risk: self.placed("tools.shell.require_approval_for_medium_risk", tools.shell.require_approval_for_medium_risk),
             trusted: self.trusted(),

@@ -36,6 +36,12 @@ pub struct Shell {
     pub blocked_commands: Vec<WrittenPattern>,
     /// Those of the commands that are always blocked which are not.
     pub allowed_commands: Vec<WrittenPattern>,
+    /// The programs that a command may start, by their names, and no other; none: any. What a shell does by itself (`cd`, `echo`, …) is none of
+    /// them, and a command that can't be seen through is refused.
+    pub only_commands: Vec<WrittenPattern>,
+    /// Whether a command that can't be seen through is refused, rather than asked for, and one that holds `$(…)`, backticks, `<(…)` or
+    /// `>(…)`.
+    pub strict_parse: bool,
     /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
     pub confirm_patterns: Vec<WrittenPattern>,
     /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
@@ -55,6 +61,8 @@ rules!(Shell {
     env: Rule::Subset,
     blocked_commands: Rule::Adds,
     allowed_commands: Rule::Subset,
+    only_commands: Rule::Restricts,
+    strict_parse: Rule::OnlyTrue,
     confirm_patterns: Rule::Adds,
     block_high_risk_commands: Rule::OnlyTrue,
     require_approval_for_medium_risk: Rule::OnlyTrue,
@@ -76,6 +84,8 @@ impl Default for Shell {
             env: Vec::new(),
             blocked_commands: Vec::new(),
             allowed_commands: Vec::new(),
+            only_commands: Vec::new(),
+            strict_parse: false,
             confirm_patterns: CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(),
             block_high_risk_commands: false,
             require_approval_for_medium_risk: true,

@@ -1,13 +1,18 @@
 //! Commands that never run, whatever else is allowed.
 
 use super::Command;
-use super::split::{UNKNOWN, Word};
+use super::programs::starts_nothing;
+use super::word::{UNKNOWN, Word};
+use super::wrappers::named;
 use crate::origin::Origin;
 
 /// What is blocked without a word of the operator's. One of several words means that program with these among its arguments, in this
 /// order; a last word that ends in `=`, any argument that begins with it. `rm -rf /` is every spelling of that.
 pub const DEFAULT_BLOCKED: [&str; 12] =
     ["rm -rf /", "sudo", "mkfs", "dd if=", "curl", "wget", "nc", "ncat", "netcat", "shutdown", "reboot", "halt"];
+
+/// What the names of scripts end in.
+const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"];
 
 /// The blocked commands, each with where it stands.
 #[derive(Clone, Debug, Default)]
@@ -44,9 +49,12 @@ impl Blocklist {
     /// The entry that a command comes under: one that it certainly does, else one that it may.
     pub(crate) fn find(&self, command: &Command) -> Option<Blocked<'_>> {
         let mut perhaps = None;
-        for (program, arguments) in &command.simple {
+        for program in &command.programs {
             for entry in &self.0 {
-                let Some(certain) = entry.covers(program, arguments) else { continue };
+                let certain = entry.covers(&program.name, &program.arguments);
+                // A program that isn't known may start what its arguments name.
+                let named = || entry.is_among(&program.name, &program.arguments).then_some(false);
+                let Some(certain) = certain.or_else(named) else { continue };
                 let blocked = Blocked { entry: &entry.text, place: &entry.place, certain };
                 if certain {
                     return Some(blocked);
@@ -59,11 +67,22 @@ impl Blocklist {
 }
 
 impl Entry {
+    /// Whether an argument of a stranger's is the program of this entry, or a text that begins with it.
+    fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
+        let [name] = self.words.as_slice() else { return false };
+        let is = |word: &Word| {
+            let first = word.text.split_whitespace().next().unwrap_or_default();
+            first.rsplit('/').next().is_some_and(|first| first.eq_ignore_ascii_case(name))
+        };
+        !starts_nothing(program) && named(program).is_none() && arguments.iter().any(is)
+    }
+
     /// Whether the command comes under the entry, and whether that is certain.
     fn covers(&self, program: &str, arguments: &[Word]) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
-        // `mkfs.ext4` is one of those.
-        let same = program == name || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        // `mkfs.ext4` is one of those, `sudo.sh` is somebody's script.
+        let of_a_kind = |kind: &str| kind.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
+        let same = program == name || rest.is_empty() && program.strip_prefix(name.as_str()).is_some_and(of_a_kind);
         if !same {
             return None;
         }

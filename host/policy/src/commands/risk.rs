@@ -1,11 +1,14 @@
-//! What a command may break.
+//! What a command may break, whether what it does can be undone, and whether it needs the network.
 
-use super::split::Word;
+use super::follow::Program;
+use super::grammar::{Redirect, is_harmless};
+use super::word::Word;
 
 /// How much a command may break. The later, the more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Risk {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
     /// Nothing that is known of.
+    #[default]
     Low,
     /// Something in the project: its files, its history, what it depends on.
     Medium,
@@ -15,7 +18,7 @@ pub(crate) enum Risk {
 
 impl Risk {
     /// The name in messages.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",
@@ -25,56 +28,381 @@ impl Risk {
 }
 
 const HIGH: &[&str] = &[
-    "rm",
-    "dd",
-    "shutdown",
-    "reboot",
-    "halt",
-    "poweroff",
-    "sudo",
-    "su",
-    "doas",
-    "chown",
     "chmod",
-    "useradd",
-    "userdel",
-    "usermod",
-    "passwd",
-    "mount",
-    "umount",
-    "iptables",
-    "ufw",
-    "firewall-cmd",
+    "chown",
+    "chgrp",
     "curl",
-    "wget",
+    "dd",
+    "doas",
+    "fdisk",
+    "firewall-cmd",
+    "ftp",
+    "groupadd",
+    "groupdel",
+    "halt",
+    "insmod",
+    "iptables",
+    "kexec",
+    "mkswap",
+    "modprobe",
+    "mount",
     "nc",
     "ncat",
     "netcat",
+    "nft",
+    "parted",
+    "passwd",
+    "pkexec",
+    "poweroff",
+    "reboot",
+    "rm",
+    "rmmod",
     "scp",
-    "ssh",
-    "ftp",
-    "telnet",
+    "setcap",
+    "sfdisk",
+    "sftp",
     "shred",
-    "fdisk",
+    "shutdown",
+    "ssh",
+    "su",
+    "sudo",
+    "swapoff",
+    "systemctl",
+    "telnet",
+    "ufw",
+    "umount",
+    "useradd",
+    "userdel",
+    "usermod",
+    "visudo",
+    "wget",
     "wipefs",
+    "crontab",
 ];
 
-const MEDIUM: &[&str] = &["touch", "mkdir", "mv", "cp", "ln"];
+/// What these delete is seldom on this machine, and nobody else has it.
+const OUT_THERE: &[&str] = &[
+    "clickhouse-client",
+    "cockroach",
+    "dropdb",
+    "duckdb",
+    "kubectl",
+    "mariadb",
+    "mongosh",
+    "mysql",
+    "psql",
+    "pulumi",
+    "sqlcmd",
+    "sqlite3",
+    "terraform",
+    "tofu",
+];
 
-/// Programs whose first argument tells.
+const MEDIUM: &[&str] = &[
+    "cp", "install", "kill", "killall", "ln", "mkdir", "mkfifo", "mv", "patch", "pkill", "rename", "rmdir", "rsync", "touch", "truncate",
+    "unlink",
+];
+
+/// Programs whose arguments tell.
 const MEDIUM_WITH: &[(&[&str], &[&str])] = &[
-    (&["git"], &["commit", "push", "reset", "clean", "rebase", "merge", "cherry-pick", "revert", "branch", "checkout", "switch", "tag"]),
-    (&["npm", "pnpm", "yarn"], &["install", "add", "remove", "uninstall", "update", "publish"]),
-    (&["cargo"], &["add", "remove", "install", "clean", "publish"]),
+    (
+        &["npm", "pnpm", "yarn", "bun"],
+        &["install", "i", "ci", "add", "remove", "rm", "uninstall", "update", "upgrade", "publish", "link", "exec", "dlx"],
+    ),
+    (&["cargo"], &["add", "remove", "rm", "install", "uninstall", "clean", "publish", "update", "fix", "yank"]),
+    (
+        &["pip", "pip3", "uv", "pipx", "poetry", "conda"],
+        &["install", "uninstall", "download", "add", "remove", "sync", "publish", "update"],
+    ),
+    (&["go"], &["get", "install", "clean"]),
+    (
+        &["apt", "apt-get", "dnf", "yum", "apk", "brew", "pacman", "gem", "composer", "snap"],
+        &["install", "add", "remove", "purge", "upgrade", "update", "uninstall", "require"],
+    ),
+    (&["sed", "gsed", "perl"], &["-i"]),
 ];
 
-/// The risk of one program with its arguments.
-pub(super) fn risk(program: &str, arguments: &[Word]) -> Risk {
-    if HIGH.contains(&program) || program == "mkfs" || program.starts_with("mkfs.") {
+/// What git does that changes the project, its history or what others have.
+const GIT: &[&str] = &[
+    "am",
+    "apply",
+    "branch",
+    "checkout",
+    "cherry-pick",
+    "clean",
+    "clone",
+    "commit",
+    "config",
+    "filter-branch",
+    "filter-repo",
+    "init",
+    "merge",
+    "mv",
+    "pull",
+    "push",
+    "rebase",
+    "reset",
+    "restore",
+    "revert",
+    "rm",
+    "stash",
+    "submodule",
+    "switch",
+    "tag",
+    "update-ref",
+    "worktree",
+];
+
+/// What of that only looks where these follow, or nothing does.
+const GIT_LOOKS: &[(&str, &[&str])] = &[
+    ("branch", &["-a", "-r", "-v", "-vv", "--all", "--list", "-l", "--show-current", "--contains", "--merged", "--no-merged"]),
+    ("config", &["--get", "--get-all", "--list", "-l", "--show-origin", "get", "list"]),
+    ("stash", &["list", "show"]),
+    ("submodule", &["status", "summary", "foreach"]),
+    ("tag", &["-l", "--list", "-n", "--contains", "--points-at"]),
+    ("worktree", &["list"]),
+];
+
+/// The command of git's among its arguments, and what stands behind it.
+fn of_git(arguments: &[Word]) -> Option<(&str, &[Word])> {
+    let mut words = arguments.iter().enumerate();
+    loop {
+        let (at, word) = words.next()?;
+        if ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"].contains(&word.text.as_str()) {
+            words.next();
+        } else if !word.text.starts_with('-') {
+            return Some((&word.text, &arguments[at + 1..]));
+        }
+    }
+}
+
+/// Whether git changes something.
+fn git_changes(arguments: &[Word]) -> bool {
+    let Some((command, rest)) = of_git(arguments) else { return false };
+    let looks = GIT_LOOKS.iter().find(|(name, _)| *name == command);
+    let only_looks = looks.is_some_and(|(_, words)| rest.first().map_or(command != "stash", |first| words.contains(&first.text.as_str())));
+    GIT.contains(&command) && !only_looks
+}
+
+/// Commands of a shell's own that only change the shell.
+pub(super) const BUILT_IN: [&str; 33] = [
+    ":", "[", "[[", "alias", "bg", "break", "cd", "continue", "declare", "dirs", "echo", "exit", "export", "false", "fg", "getopts",
+    "jobs", "let", "local", "popd", "printf", "pushd", "pwd", "read", "readonly", "return", "set", "shift", "shopt", "test", "true",
+    "unset", "wait",
+];
+
+fn takes(arguments: &[Word], words: &[&str]) -> bool {
+    // Anywhere among the arguments, since options may stand before it.
+    arguments.iter().any(|word| words.contains(&word.text.as_str()))
+}
+
+/// Letters of short options that stand together, or long ones.
+fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
+    arguments.iter().any(|word| match word.text.strip_prefix('-') {
+        Some(rest) if rest.starts_with('-') => long.iter().any(|long| word.text == *long || word.text.starts_with(&format!("{long}="))),
+        Some(rest) => rest.contains(letters),
+        None => false,
+    })
+}
+
+/// The risk of a program with its arguments.
+pub(super) fn risk(program: &Program, whole: &str) -> Risk {
+    let Program { name, arguments, .. } = program;
+    let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
+    let out_there = OUT_THERE.contains(&name.as_str()) && destroys(program, whole).is_some();
+    if HIGH.contains(&name.as_str()) || name == "mkfs" || name.starts_with("mkfs.") || out_there {
         return Risk::High;
     }
-    // Anywhere among the arguments, since options may stand before it.
-    let takes = |words: &[&str]| arguments.iter().any(|word| words.contains(&word.text.as_str()));
-    let medium = MEDIUM.contains(&program) || MEDIUM_WITH.iter().any(|(programs, words)| programs.contains(&program) && takes(words));
+    let deletes = matches!(name.as_str(), "find" | "fd") && takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]);
+    let in_place = matches!(name.as_str(), "sed" | "gsed" | "perl")
+        && arguments.iter().any(|word| {
+            word.text.starts_with("-i")
+                || word.text.starts_with("--in-place")
+                || word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('i') && word.text.len() < 5
+        });
+    let output = takes(arguments, &["-o", "--output"]) && matches!(name.as_str(), "sort" | "gcc" | "cc" | "clang");
+    let creates = matches!(name.as_str(), "tar" | "bsdtar")
+        && !arguments.first().is_some_and(|word| word.text.trim_start_matches('-').starts_with('t'));
+    let medium = MEDIUM.contains(&name.as_str())
+        || MEDIUM_WITH.iter().any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
+        || name == "git" && git_changes(arguments)
+        || deletes
+        || in_place
+        || output
+        || creates
+        || name == "tee" && arguments.iter().any(|word| !word.text.starts_with('-') && !is_harmless(&word.text))
+        || name == "unzip" && !has_option(arguments, &['l', 't', 'p', 'Z'], &[])
+        || name == "yarn" && arguments.is_empty()
+        || name.starts_with("python") && has("-m") && has("pip") && (has("install") || has("uninstall"))
+        || destroys(program, whole).is_some();
     if medium { Risk::Medium } else { Risk::Low }
+}
+
+/// The risk of writing to a file.
+pub(super) fn risk_of_writing(redirect: &Redirect) -> Risk {
+    let device = redirect.target.text.starts_with("/dev/")
+        || redirect.target.text.starts_with("/proc/")
+        || redirect.target.text.starts_with("/sys/");
+    match (redirect.writes, device) {
+        (_, true) => Risk::High,
+        (true, false) => Risk::Medium,
+        (false, false) => Risk::Low,
+    }
+}
+
+/// What can't be undone of what a program does.
+pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
+    let Program { name, arguments, .. } = program;
+    let takes = |words: &[&str]| takes(arguments, words);
+    match name.as_str() {
+        "rm" | "unlink" | "rmdir" => Some("it deletes files"),
+        "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" => Some("it overwrites a disk or a file"),
+        "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => Some("it overwrites a disk or a file"),
+        "truncate" => Some("it cuts files off"),
+        "find" | "fd" if takes(&["-delete"]) => Some("it deletes files"),
+        "rsync" if arguments.iter().any(|word| word.text.starts_with("--del") || word.text == "--remove-source-files") => {
+            Some("it deletes files")
+        }
+        "chmod" | "chown" | "chgrp" if has_option(arguments, &['R'], &["--recursive"]) => {
+            Some("it changes who may do what with all files in a folder")
+        }
+        "git" => git_destroys(arguments),
+        "docker" | "podman" if takes(&["prune"]) || takes(&["rm", "rmi"]) => Some("it deletes containers or what they hold"),
+        "kubectl" if takes(&["delete"]) => Some("it deletes what runs in a cluster"),
+        "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => Some("it deletes what was set up"),
+        "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => Some("it takes back what was published"),
+        name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
+        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach" => {
+            let lower = whole.to_lowercase();
+            let words: Vec<&str> = lower.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).collect();
+            let pairs = [("drop", "table"), ("drop", "database"), ("drop", "schema"), ("truncate", "table"), ("delete", "from")];
+            let found = words.windows(2).any(|pair| pairs.contains(&(pair[0], pair[1])))
+                || words.contains(&"truncate")
+                || lower.contains("dropdatabase");
+            found.then_some("it deletes what a database holds")
+        }
+        "dropdb" => Some("it deletes what a database holds"),
+        _ => None,
+    }
+}
+
+fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
+    let (command, rest) = of_git(arguments)?;
+    let takes = |words: &[&str]| takes(rest, words);
+    let drops = "it drops changes that are in no commit";
+    match command {
+        "push" => {
+            let forced = has_option(rest, &['f', 'd'], &["--force", "--force-with-lease", "--delete", "--mirror", "--prune"]);
+            (forced || rest.iter().any(|word| word.text.starts_with(['+', ':']))).then_some("it overwrites what others may have")
+        }
+        "reset" if takes(&["--hard", "--merge", "--keep"]) => Some(drops),
+        "clean" if !has_option(rest, &['n'], &["--dry-run"]) => Some("it deletes files that are in no commit"),
+        "checkout" if takes(&["--", ".", "-f", "--force"]) => Some(drops),
+        "switch" if takes(&["-f", "--force", "--discard-changes"]) => Some(drops),
+        "restore" if !takes(&["--staged", "-S"]) || takes(&["--worktree", "-W"]) => Some(drops),
+        "stash" if takes(&["drop", "clear"]) => Some(drops),
+        "branch" if has_option(rest, &['D'], &["--delete"]) => Some("it deletes a branch"),
+        "rm" if !takes(&["--cached"]) => Some("it deletes files"),
+        "worktree" if takes(&["remove", "prune"]) => Some("it deletes files"),
+        "filter-branch" | "filter-repo" => Some("it writes the history anew"),
+        _ => None,
+    }
+}
+
+/// What can't be undone of writing to a file.
+pub(super) fn overwrites(redirect: &Redirect) -> Option<&'static str> {
+    (redirect.writes && redirect.target.text.starts_with("/dev/")).then_some("it overwrites a disk or a file")
+}
+
+/// Programs that do nothing without the network.
+const NETWORK: &[&str] = &[
+    "aria2c",
+    "aws",
+    "axel",
+    "az",
+    "curl",
+    "dig",
+    "ftp",
+    "gcloud",
+    "gh",
+    "host",
+    "http",
+    "https",
+    "httpie",
+    "lftp",
+    "lynx",
+    "mosh",
+    "mtr",
+    "nc",
+    "ncat",
+    "netcat",
+    "nmap",
+    "npx",
+    "nslookup",
+    "ping",
+    "ping6",
+    "rclone",
+    "scp",
+    "sftp",
+    "socat",
+    "ssh",
+    "ssh-copy-id",
+    "telnet",
+    "tracepath",
+    "traceroute",
+    "uvx",
+    "wget",
+    "whois",
+    "xh",
+    "yt-dlp",
+];
+
+/// Programs that need it for these.
+const NETWORK_WITH: &[(&[&str], &[&str])] = &[
+    (&["git"], &["clone", "fetch", "pull", "push", "ls-remote"]),
+    (
+        &["npm", "pnpm", "yarn", "bun"],
+        &[
+            "install", "i", "ci", "add", "update", "upgrade", "publish", "view", "info", "audit", "outdated", "login", "dlx", "exec", "x",
+            "create", "search",
+        ],
+    ),
+    (
+        &["pip", "pip3", "pipx", "conda", "mamba", "gem", "bundle", "composer"],
+        &["install", "download", "update", "upgrade", "search", "require"],
+    ),
+    (&["uv", "poetry", "pdm", "pipenv"], &["install", "add", "sync", "lock", "update", "publish"]),
+    (&["cargo"], &["fetch", "install", "publish", "add", "update", "search", "login", "yank", "binstall"]),
+    (&["go"], &["get", "install"]),
+    (&["rustup"], &["install", "update", "add"]),
+    (
+        &["apt", "apt-get", "dnf", "yum", "apk", "brew", "pacman", "snap", "zypper"],
+        &["install", "update", "upgrade", "add", "search", "dist-upgrade", "download", "-S", "-Sy", "-Syu"],
+    ),
+    (&["docker", "podman"], &["pull", "push", "login", "build"]),
+    (&["helm", "kubectl"], &["apply", "get", "install", "pull", "repo", "delete", "exec", "logs"]),
+    (&["terraform", "tofu"], &["init", "apply", "destroy"]),
+    (&["mvn", "gradle", "gradlew"], &["install", "deploy", "package", "build", "test"]),
+];
+
+/// Whether a program is known to need the network for what it is told to do.
+pub(super) fn needs_network(program: &Program) -> bool {
+    let Program { name, arguments, .. } = program;
+    let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
+    let remote = |word: &Word| {
+        word.text.contains("://") || word.text.split_once(':').is_some_and(|(host, _)| !host.is_empty() && !host.contains('/'))
+    };
+    NETWORK.contains(&name.as_str())
+        || NETWORK_WITH.iter().any(|(programs, words)| programs.contains(&name.as_str()) && takes(arguments, words))
+        || name == "yarn" && arguments.is_empty()
+        || name == "rsync" && arguments.iter().any(|word| !word.text.starts_with('-') && remote(word))
+        || name == "git" && (has("submodule") && (has("update") || has("add")) || has("remote") && has("update"))
+        || name == "go" && has("mod") && (has("download") || has("tidy"))
+        || name.starts_with("python") && has("-m") && has("pip") && (has("install") || has("download"))
+        || arguments.iter().any(|word| is_socket(&word.text))
+}
+
+/// A file that a shell takes for a connection.
+pub(super) fn is_socket(path: &str) -> bool {
+    path.contains("/dev/tcp/") || path.contains("/dev/udp/")
 }

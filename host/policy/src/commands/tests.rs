@@ -99,6 +99,11 @@ fn what_stands_before_a_command_hides_nothing() {
         ("stdbuf -oL sudo x", "sudo"),
         ("busybox wget x", "wget"),
         ("nice timeout 5 env A=1 sudo x", "sudo"),
+        ("env -S 'sudo x'", "sudo"),
+        ("env -iS'A=1 sudo' x", "sudo"),
+        ("env a-b=c sudo x", "sudo"),
+        ("anything sudo x", "sudo?"),
+        ("anything bash -c 'sudo x'", "sudo"),
     ]);
 }
 
@@ -181,12 +186,11 @@ fn what_can_not_be_seen_through_says_so() {
         "bash",
         "curl x | bash",
         "bash <<< 'sudo x'",
-        "cat <<EOF\nx\nEOF",
         "cat <<EOF\nx",
         "echo 'unended",
         "echo \"unended",
         "echo $(unended",
-        "env -S 'sudo x'",
+        "env -S '$X y'",
         "nice --strange 5 sudo x",
         "sudo --strange x",
         "find . -exec $X {} +",
@@ -210,8 +214,8 @@ fn a_command_consists_of_what_runs_and_of_where_it_writes() {
     check("cd x && git push", &["cd x", "git push"]);
     check("A=1 git push", &["A=1 git push", "git push"]);
     check("timeout 5 git push", &["timeout 5 git push", "git push"]);
-    check("git log > out.txt", &["> out.txt", "git log > out.txt", "git log"]);
-    check("make >/dev/null 2>&1", &["make >/dev/null 2>&1", "make"]);
+    check("git log > out.txt", &["git log > out.txt", "git log", "> out.txt"]);
+    check("make >/dev/null 2>&1", &["make"]);
     check("git commit -m \"a b\"", &["git commit -m \"a b\"", "git commit -m a b"]);
     check("sh -c 'git push'", &["sh -c 'git push'", "sh -c git push", "git push"]);
 }
@@ -252,6 +256,7 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
         "git log `echo \\'; sudo x; echo \\'`",
         "git log $'\\'; sudo x #'",
         "git log ${x:-<(sudo x)}",
+        "git log ${x:-E[ `sudo x`{a,b}E",
         "git log \r#; sudo x",
         "((1 #2)); sudo x",
         "function git { for i do sudo x; done; }; git a",
@@ -305,7 +310,140 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
     }
 }
 
+/// The same command, written in another way that a shell takes for it, or inside of something that runs it.
+fn hidden(command: &str, way: usize) -> String {
+    let quoted = shlex::try_quote(command).map(|quoted| quoted.into_owned()).unwrap_or_default();
+    let in_backticks = command.replace('\\', "\\\\").replace('`', "\\`").replace('$', "\\$");
+    match way {
+        0 => format!("bash -c {quoted}"),
+        1 => format!("eval {quoted}"),
+        2 => format!("({command})"),
+        3 => format!("{{ {command}\n}}"),
+        4 => format!("echo $({command})"),
+        5 => format!("echo \"$({command}\n)\""),
+        6 => format!("echo `{in_backticks}`"),
+        7 => format!("if true; then {command}\nfi"),
+        8 => format!("for i in a; do {command}\ndone"),
+        9 => format!("f() {{ {command}\n}}; f"),
+        10 => format!("case a in a) {command}\nesac"),
+        11 => format!("env A=1 timeout 5 sh -c {quoted}"),
+        12 => format!("find . -exec sh -c {quoted} \\;"),
+        13 => format!("echo a | xargs -I X sh -c {quoted}"),
+        14 => format!("cat <<EOF\n$({command}\n)\nEOF"),
+        15 => format!("trap {quoted} EXIT"),
+        16 => format!("git -c alias.x={} x", shlex::try_quote(&format!("!{command}")).unwrap_or_default()),
+        17 => format!("ls 2>/dev/null && {command}"),
+        18 => format!("diff <({command}) b"),
+        19 => format!("A=1 B=$({command}) ls"),
+        20 => format!("! time {command}"),
+        21 => format!("nice -n 5 nohup bash -euc {quoted} &"),
+        22 => format!("cat <<'EOF'\n'\"`\nEOF\n{command}"),
+        23 => format!("echo ${{x:-$({command})}}"),
+        24 => format!("ssh host {quoted}"),
+        _ => format!("ls # '\n{command}"),
+    }
+}
+
+const SIGNS: [&str; 52] = [
+    "a",
+    "b ",
+    " ",
+    "\n",
+    ";",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[[ ",
+    " ]]",
+    "[ ",
+    " ]",
+    "((",
+    "))",
+    "$(",
+    "`",
+    "${",
+    "$((",
+    "<(",
+    ">(",
+    "<<E\n",
+    "\nE\n",
+    "<<<",
+    ">",
+    "<",
+    "2>&1",
+    "'",
+    "\"",
+    "\\",
+    "\\\n",
+    "$x",
+    "=",
+    "a=",
+    "if ",
+    "then ",
+    "fi",
+    "for i in ",
+    "do ",
+    "done",
+    "case ",
+    " in ",
+    "esac",
+    "#",
+    "function ",
+    "() ",
+    "sudo ",
+    "env ",
+];
+
+#[test]
+fn what_was_made_to_take_long_is_given_up() {
+    // Each of these is read in less than a second where nothing is optimised; without bounds, some take a minute.
+    for (part, times) in [
+        ("a|", 30_000),
+        ("<<E$[\t\t", 8_000),
+        ("$(", 30_000),
+        ("${x:-", 12_000),
+        ("[[ a && ", 8_000),
+        ("env ", 16_000),
+        ("find -exec ", 5_900),
+        ("a;", 32_000),
+        ("if ", 20_000),
+        ("> a ", 16_000),
+        ("`", 60_000),
+        ("a=(b $(c <<X) ", 4_000),
+    ] {
+        let command = Command::read(&part.repeat(times));
+        assert!(command.unclear.is_some(), "{part}");
+        assert!(command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024 && command.programs.len() <= 256, "{part}");
+    }
+}
+
 proptest::proptest! {
+    /// However deep it is nested, and however its name is written, a blocked command is found, or the whole is unresolved.
+    #[test]
+    fn no_nesting_hides_a_blocked_command(
+        spelling in proptest::sample::select(vec!["sudo x", "s'u'do x", "su\\do x", "\"sudo\" x", "$'\\x73udo' x", "/bin/sudo x", "A=1 sudo x", "su\\\ndo x"]),
+        ways in proptest::collection::vec(0..26_usize, 0..5),
+    ) {
+        let text = ways.iter().fold(spelling.to_owned(), |text, way| hidden(&text, *way));
+        let command = Command::read(&text);
+        let found = blocklist().find(&command).is_some_and(|blocked| blocked.entry == "sudo");
+        proptest::prop_assert!(found || command.unclear.is_some(), "{text:?} {command:?}");
+    }
+
+    /// What is made of the grammar's own signs is looked into in bounded time, and what is said of it is bounded.
+    #[test]
+    fn signs_in_any_order_are_looked_into(signs in proptest::collection::vec(proptest::sample::select(SIGNS.to_vec()), 0..80)) {
+        let text = signs.concat();
+        let (looked, command) = (look(&text), Command::read(&text));
+        proptest::prop_assert!(looked.commands.len() <= 512);
+        proptest::prop_assert!(command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024);
+    }
+
     /// Whatever is written, it is looked at in time and without a panic.
     #[test]
     fn any_text_is_looked_into(text in "([ -~]|\n|sudo|\\$\\(|`|<<|\\\\|'|\"|\u{e9}|\u{1f600}){0,200}") {

@@ -1,6 +1,6 @@
 //! Programs that start another one, and how to find that in their arguments.
 
-use super::split::Word;
+use super::word::Word;
 
 /// A program that runs the rest of its arguments as a command.
 pub(super) struct Wrapper {
@@ -25,7 +25,18 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         name: "env",
         values: &["-u", "--unset", "-C", "--chdir"],
-        flags: &["-i", "-", "-0", "-v", "--ignore-environment", "--null", "--debug"],
+        flags: &[
+            "-i",
+            "-",
+            "-0",
+            "-v",
+            "--ignore-environment",
+            "--null",
+            "--debug",
+            "--block-signal",
+            "--default-signal",
+            "--ignore-signal",
+        ],
         words: 0,
         assignments: true,
     },
@@ -48,9 +59,62 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("time", &["-f", "-o", "--format", "--output"], &["-p", "-v", "-a", "-q", "--verbose", "--portability", "--append"], 0),
     wrapper("timeout", &["-s", "-k", "--signal", "--kill-after"], &["-v", "-p", "-f", "--verbose", "--foreground", "--preserve-status"], 1),
     wrapper("chrt", &["-T", "-P", "-D"], &["-f", "-r", "-o", "-b", "-i", "-v"], 1),
-    wrapper("taskset", &[], &["-a"], 1),
+    wrapper("taskset", &[], &["-a", "-c"], 1),
+    wrapper("numactl", &["-N", "-m", "-i", "-p", "-C"], &["-l", "--localalloc", "--*="], 0),
+    wrapper("linux32", &[], &["-R"], 0),
+    wrapper("linux64", &[], &["-R"], 0),
+    wrapper("catchsegv", &[], &[], 0),
+    wrapper("eatmydata", &[], &[], 0),
+    wrapper("xvfb-run", &["-n", "-s", "-e", "-f", "-w"], &["-a", "-l", "--auto-servernum", "--*="], 0),
+    wrapper("dbus-run-session", &[], &["--*="], 0),
+    wrapper("valgrind", &[], &["-v", "-q", "--*="], 0),
+    wrapper("ltrace", &["-e", "-o", "-n", "-s", "-u", "-x", "-l"], &["-f", "-c", "-C", "-i", "-r", "-S", "-t", "-T"], 0),
+    wrapper("rlwrap", &[], &[], 0),
+    wrapper("torsocks", &[], &["-q", "-d", "-i"], 0),
+    wrapper("proxychains", &["-f"], &["-q"], 0),
+    wrapper("proxychains4", &["-f"], &["-q"], 0),
+    wrapper("fakechroot", &[], &[], 0),
+    wrapper("setuidgid", &[], &[], 1),
+    wrapper("gosu", &[], &[], 1),
+    wrapper("su-exec", &[], &[], 1),
+    Wrapper { name: "cross-env", values: &[], flags: &[], words: 0, assignments: true },
+    wrapper(
+        "ssh",
+        &[
+            "-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W",
+            "-w",
+        ],
+        &[
+            "-4", "-6", "-A", "-a", "-C", "-f", "-G", "-g", "-K", "-k", "-M", "-N", "-n", "-q", "-s", "-T", "-t", "-V", "-v", "-X", "-x",
+            "-Y", "-y",
+        ],
+        1,
+    ),
     wrapper("chroot", &["--userspec", "--groups"], &["--skip-chdir"], 1),
-    wrapper("unshare", &["-S", "-G", "-R", "-w"], &["-m", "-u", "-i", "-n", "-p", "-U", "-C", "-T", "-f", "-r", "-c"], 0),
+    wrapper(
+        "unshare",
+        &["-S", "-G", "-R", "-w"],
+        &[
+            "-m",
+            "-u",
+            "-i",
+            "-n",
+            "-p",
+            "-U",
+            "-C",
+            "-T",
+            "-f",
+            "-r",
+            "-c",
+            "--fork",
+            "--pid",
+            "--net",
+            "--mount",
+            "--user",
+            "--map-root-user",
+        ],
+        0,
+    ),
     wrapper("flock", &["-w", "-E", "--timeout", "--conflict-exit-code"], &["-s", "-x", "-e", "-u", "-n", "-o", "-F"], 1),
     wrapper("watch", &["-n", "--interval"], &["-b", "-c", "-d", "-e", "-g", "-p", "-t", "-w", "-x"], 0),
     wrapper(
@@ -99,8 +163,8 @@ const WRAPPERS: &[Wrapper] = &[
 
 /// What a wrapper starts.
 pub(super) enum Started<'w> {
-    /// This command, which may be empty.
-    Words(&'w [Word]),
+    /// This command, which may be empty, with what is set for it: `NAME=value`.
+    Words { set: Vec<&'w Word>, command: &'w [Word] },
     /// It can't be told.
     Unclear,
 }
@@ -113,14 +177,15 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 impl Wrapper {
     /// Whether it starts something even where no command is named: a shell, or what is handed to it on its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
-        ["chroot", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "sudo", "systemd-run", "unshare"].contains(&self.name)
+        ["chroot", "dbus-run-session", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "ssh", "sudo", "systemd-run", "unshare"]
+            .contains(&self.name)
     }
 
     /// The command among the words behind the wrapper's name.
     pub(super) fn started<'w>(&self, mut words: &'w [Word]) -> Started<'w> {
         // `command -v x` asks where x is.
         if self.name == "command" && words.first().is_some_and(|word| ["-v", "-V"].contains(&word.text.as_str())) {
-            return Started::Words(&[]);
+            return Started::Words { set: Vec::new(), command: &[] };
         }
         while let Some((word, rest)) = words.split_first() {
             let text = word.text.as_str();
@@ -140,17 +205,20 @@ impl Wrapper {
                 if name == text {
                     words = words.get(1..).unwrap_or_default();
                 }
-            } else if long && self.flags.contains(&text) || !long && self.short(text) {
+            } else if long && (self.flags.contains(&text) || name != text && self.flags.contains(&"--*=")) || !long && self.short(text) {
             } else {
                 return Started::Unclear;
             }
         }
+        let mut set = Vec::new();
         if self.assignments {
-            while let Some((_, rest)) = words.split_first().filter(|(word, _)| is_assignment(word)) {
+            // Whatever stands before the sign, a name or not.
+            while let Some((word, rest)) = words.split_first().filter(|(word, _)| word.text.contains('=')) {
+                set.push(word);
                 words = rest;
             }
         }
-        Started::Words(words.get(self.words..).unwrap_or_default())
+        Started::Words { set, command: words.get(self.words..).unwrap_or_default() }
     }
 
     /// Whether short options are written together, the last perhaps with its value: `-n5`, `-0r`; or a number, as `nice` takes.
@@ -162,11 +230,4 @@ impl Wrapper {
         letters.all(|(_, letter)| self.flags.contains(&format!("-{letter}").as_str()))
             || self.values.iter().any(|option| option.len() == 2 && text.starts_with(option))
     }
-}
-
-/// `NAME=value`.
-pub(super) fn is_assignment(word: &Word) -> bool {
-    let Some((name, _)) = word.text.split_once('=') else { return false };
-    let name = name.strip_suffix('+').unwrap_or(name);
-    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

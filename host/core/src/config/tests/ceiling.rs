@@ -67,6 +67,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.authorization.rules" => return None,
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
         "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
+        "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
         "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),

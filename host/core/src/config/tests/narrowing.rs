@@ -23,6 +23,8 @@ enabled = true
 [tools.shell]
 enabled = false
 allowed_paths = [".", { path = "~/notes", access = "read" }]
+only_commands = ["git", "ls"]
+strict_parse = true
 block_high_risk_commands = true
 [tools.shell.limits]
 memory_mib = 100
@@ -102,6 +104,8 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.shell.limits.scratch_mib" => "tools.shell.limits.scratch_mib = 101",
         "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => return None,
         "tools.shell.allowed_commands" => "tools.shell.allowed_commands = [\"sudo\"]",
+        "tools.shell.only_commands" => "tools.shell.only_commands = []",
+        "tools.shell.strict_parse" => "tools.shell.strict_parse = false",
         "tools.shell.block_high_risk_commands" => "tools.shell.block_high_risk_commands = false",
         "tools.shell.require_approval_for_medium_risk" => "tools.shell.require_approval_for_medium_risk = false",
         "tools.keep_ready" => "tools.keep_ready = 31",

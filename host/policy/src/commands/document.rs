@@ -1,0 +1,169 @@
+//! Here-documents and backticks: what the grammar has no nodes for.
+
+use tree_sitter::Node;
+
+use super::word::{DISPUTED, expands};
+
+/// Why it is unclear where a document may be longer or shorter than it seems.
+const NO_END: &str = "a document in it has no end, or shells don't agree on it";
+
+/// Holds a document against what a shell makes of it. The commands in backticks in it.
+///
+/// # Errors
+///
+/// Why it can't be told.
+pub(super) fn check(node: Node<'_>, source: &str) -> Result<Vec<String>, &'static str> {
+    let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+    let of = |kind: &str| children.iter().find(|child| child.kind() == kind).copied();
+    let (Some(start), Some(body), Some(end)) = (of("heredoc_start"), of("heredoc_body"), of("heredoc_end")) else { return Err(NO_END) };
+    let tabs = of("<<-").is_some();
+    let raw = &source[start.byte_range()];
+    let quoted = raw.contains(['\'', '"', '\\']);
+    let delimiter = match delimiter(raw) {
+        Some(delimiter) if !delimiter.is_empty() => delimiter,
+        _ => return Err(NO_END),
+    };
+    // The document begins on the line behind the one on which it is announced.
+    let announced = source[start.end_byte()..].find('\n').ok_or(NO_END)? + start.end_byte() + 1;
+    let line_goes_on = source[start.end_byte()..announced - 1].ends_with('\\');
+    let before_body = children.iter().take_while(|child| child.id() != body.id());
+    if line_goes_on || before_body.filter(|child| child.kind() != "\n").any(|child| child.end_byte() > announced) {
+        return Err(NO_END);
+    }
+    let (text, closed) = lines(&source[announced..], &delimiter, tabs, !quoted).ok_or(NO_END)?;
+    if source[announced..announced + closed].trim_end_matches('\n').len() + announced != end.end_byte() {
+        return Err(NO_END);
+    }
+    if quoted {
+        return Ok(Vec::new());
+    }
+    let text = &source[announced..announced + text];
+    let mut cursor = body.walk();
+    let mut spans = body.children(&mut cursor).filter(|child| child.kind() != "heredoc_content").map(|child| child.byte_range());
+    expanded(text, announced, &mut spans)
+}
+
+/// The word that ends a document, without its quotes; None where it holds more than letters and quotes.
+fn delimiter(raw: &str) -> Option<String> {
+    let (mut text, mut letters, mut quote) = (String::new(), raw.chars(), None);
+    while let Some(c) = letters.next() {
+        match (c, quote) {
+            ('\'' | '"', None) => quote = Some(c),
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None) => text.push(letters.next().filter(|c| *c != '\n')?),
+            ('\\' | '\n', _) | ('$' | '`' | '(' | ')' | ';' | '&' | '|' | '<' | '>', None) => return None,
+            (c, _) => text.push(c),
+        }
+    }
+    quote.is_none().then_some(text)
+}
+
+/// The length of a document's text, and of that with the line that ends it.
+fn lines(text: &str, delimiter: &str, tabs: bool, go_on: bool) -> Option<(usize, usize)> {
+    let (mut at, mut begun, mut line) = (0, 0, String::new());
+    for physical in text.split_inclusive('\n') {
+        at += physical.len();
+        let bare = physical.strip_suffix('\n').unwrap_or(physical);
+        let slashes = bare.len() - bare.trim_end_matches('\\').len();
+        let first = if line.is_empty() && tabs { bare.trim_start_matches('\t') } else { bare };
+        if go_on && slashes % 2 == 1 && physical.ends_with('\n') {
+            line.push_str(&first[..first.len() - 1]);
+            continue;
+        }
+        line.push_str(first);
+        if line == delimiter {
+            return Some((begun, at));
+        }
+        line.clear();
+        begun = at;
+    }
+    None
+}
+
+/// The commands in backticks in a text in which nothing counts but what is expanded. `spans`: what the grammar found to be expanded.
+fn expanded(text: &str, offset: usize, spans: &mut dyn Iterator<Item = std::ops::Range<usize>>) -> Result<Vec<String>, &'static str> {
+    let (mut scripts, mut at) = (Vec::new(), 0);
+    let mut spans = spans.peekable();
+    while let Some(c) = text[at..].chars().next() {
+        while spans.peek().is_some_and(|span| span.end <= at + offset) {
+            spans.next();
+        }
+        if let Some(span) = spans.peek()
+            && span.start == at + offset
+        {
+            // In there, shells differ in what quotes mean.
+            let inner = &text[at..(span.end - offset).min(text.len())];
+            if inner.starts_with("${") && inner.contains(['\'', '"', '\\', '`']) {
+                return Err(DISPUTED);
+            }
+            at += inner.len();
+            continue;
+        }
+        at += c.len_utf8();
+        match c {
+            '\\' => at += text[at..].chars().next().map_or(0, char::len_utf8),
+            '$' if text[at..].chars().next().is_some_and(|c| expands(c) && "({[".contains(c)) => return Err(DISPUTED),
+            '`' => {
+                let (script, rest, why) = in_backticks(&text[at..], false).ok_or(NO_END)?;
+                if let Some(why) = why {
+                    return Err(why);
+                }
+                scripts.push(script);
+                at = text.len() - rest.len();
+            }
+            _ => {}
+        }
+    }
+    Ok(scripts)
+}
+
+/// What stands in backticks, what stands behind them, and why shells may differ in it. `behind`: what follows the first of them.
+pub(super) fn in_backticks(behind: &str, quoted: bool) -> Option<(String, &str, Option<&'static str>)> {
+    let (mut script, mut why) = (String::new(), None);
+    let mut letters = behind.char_indices();
+    while let Some((at, c)) = letters.next() {
+        match c {
+            '`' => return Some((script, &behind[at + 1..], why)),
+            '\\' => match letters.next()?.1 {
+                c @ ('$' | '`' | '\\') => script.push(c),
+                '"' if quoted => {
+                    why = Some("quotes stand in backticks in quotes in it");
+                    script.push('"');
+                }
+                // Any other backslash is the inner command's own.
+                c => script.extend(['\\', c]),
+            },
+            c => script.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_ends_where_a_shell_ends_it() {
+        let of = |text, tabs, go_on| lines(text, "EOF", tabs, go_on);
+        assert_eq!(of("a\nEOF\nb", false, true), Some((2, 6)));
+        assert_eq!(of("a\n EOF\nEOF", false, true), Some((7, 10)));
+        assert_eq!(of("\tEOF\n", true, true), Some((0, 5)));
+        assert_eq!(of("\tEOF\n", false, true), None);
+        assert_eq!(of("a\\\nEOF\nb\nEOF\n", false, true), Some((9, 13)), "the line goes on");
+        assert_eq!(of("a\\\nEOF\nb\nEOF\n", false, false), Some((3, 7)), "in quotes, it doesn't");
+        assert_eq!(of("EO\\\nF\nb", false, true), Some((0, 6)));
+        assert_eq!(of("a\\\\\nEOF\n", false, true), Some((4, 8)));
+        assert_eq!(of("EOF x\n", false, true), None);
+    }
+
+    #[test]
+    fn a_delimiter_loses_its_quotes() {
+        assert_eq!(delimiter("'E F'").as_deref(), Some("E F"));
+        assert_eq!(delimiter("\\EOF").as_deref(), Some("EOF"));
+        assert_eq!(delimiter("E\"O\"F").as_deref(), Some("EOF"));
+        for strange in ["$A", "'E", "E`x`", "a;"] {
+            assert_eq!(delimiter(strange), None, "{strange}");
+        }
+    }
+}

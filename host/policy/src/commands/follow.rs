@@ -1,0 +1,450 @@
+//! From the words of a command to all that it starts: by itself, or through another program.
+
+use std::collections::VecDeque;
+
+use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
+use super::programs::{self, SHELLS};
+use super::variables::{self, Sets};
+use super::word::{UNKNOWN, Word};
+use super::wrappers::{Started, named};
+
+/// Bytes of a command that is looked into.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// Commands inside each other.
+const MAX_DEPTH: usize = 8;
+
+/// Commands in one text.
+const MAX_COMMANDS: usize = 256;
+
+/// Bytes that are looked at altogether: the text, and each part of it once more for each program that it is handed on to.
+const MAX_WORK: usize = 256 * 1024;
+
+/// Words of the shell's own that stand before a command.
+const BEFORE: [&str; 2] = ["!", "coproc"];
+
+/// Words of the shell's own that begin no simple command.
+const RESERVED: [&str; 18] =
+    ["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "select", "case", "esac", "in", "function", "{", "}", "[["];
+
+/// Why it is unclear where a shell takes its commands from somewhere.
+const ELSEWHERE: &str = "it starts a shell that reads its commands from elsewhere";
+
+/// Why it is unclear where an option isn't known.
+const WHICH: &str = "a program in it starts another one, and it can't be told which";
+
+/// Why it is unclear where a text is evaluated that isn't known.
+const EVALUATED: &str = "it evaluates a text that is only known when it runs";
+
+/// A program that is started.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// Its name, in small letters and without its folder.
+    pub(super) name: String,
+    pub(super) arguments: Vec<Word>,
+    /// As it is written.
+    pub(super) text: String,
+    /// Whether it is sure to be one, and not an argument of a program that isn't known.
+    pub(super) certain: bool,
+}
+
+/// All that was found.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) programs: Vec<Program>,
+    pub(super) redirects: Vec<Redirect>,
+    /// Each command as it is written and, where that differs, without its quotes.
+    pub(super) texts: Vec<String>,
+    pub(super) unclear: Option<&'static str>,
+    pub(super) substitutes: bool,
+    pub(super) bomb: bool,
+    todo: VecDeque<Todo>,
+    work: usize,
+    /// What the parser may still take.
+    steps: usize,
+}
+
+#[derive(Debug)]
+enum Todo {
+    /// A text for a shell.
+    Script { text: String, depth: usize },
+    /// A program and its arguments. `certain`: as in [`Program`].
+    Words { words: Vec<Word>, depth: usize, certain: bool },
+}
+
+impl Reading {
+    /// Reads a text, and all that it hands on to a shell or another program.
+    pub(super) fn of(text: &str) -> Self {
+        let mut reading = Self { steps: MAX_STEPS, ..Self::default() };
+        reading.script(text.to_owned(), 0);
+        // In turn, and not each inside the other: how many there are, a text decides.
+        while let Some(todo) = reading.todo.pop_front() {
+            match todo {
+                Todo::Script { text, depth } => reading.read(&text, depth),
+                Todo::Words { words, depth, certain } => reading.follow(&words, depth, certain),
+            }
+        }
+        reading
+    }
+
+    pub(super) fn unclear(&mut self, why: &'static str) {
+        self.unclear.get_or_insert(why);
+    }
+
+    /// Whether so many bytes more may be looked at.
+    fn spend(&mut self, bytes: usize) -> bool {
+        self.work += bytes;
+        if self.work > MAX_WORK {
+            self.unclear(TOO_MUCH);
+        }
+        self.work <= MAX_WORK
+    }
+
+    fn script(&mut self, text: String, depth: usize) {
+        if text.len() > MAX_BYTES {
+            return self.unclear("it is longer than 64 KiB");
+        }
+        if depth > MAX_DEPTH {
+            return self.unclear("it holds commands inside commands, more than 8 deep");
+        }
+        if self.spend(text.len()) {
+            self.todo.push_back(Todo::Script { text, depth });
+        }
+    }
+
+    fn words(&mut self, words: &[Word], depth: usize, certain: bool) {
+        if depth > MAX_DEPTH {
+            return self.unclear("it holds commands inside commands, more than 8 deep");
+        }
+        if !words.is_empty() && self.spend(size(words)) {
+            self.todo.push_back(Todo::Words { words: words.to_vec(), depth, certain });
+        }
+    }
+
+    /// What a text comes to that a program evaluates.
+    fn evaluated(&mut self, script: &[Word], depth: usize) {
+        if script.iter().any(Word::is_unknown) {
+            return self.unclear(EVALUATED);
+        }
+        let script: Vec<&str> = script.iter().map(|word| word.text.as_str()).collect();
+        self.script(script.join(" "), depth + 1);
+    }
+
+    fn add_text(&mut self, text: &str) {
+        if !text.is_empty() && !self.texts.iter().any(|known| known == text) && self.spend(text.len()) {
+            self.texts.push(text.to_owned());
+        }
+    }
+
+    fn add_words(&mut self, words: &[Word]) {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        self.add_text(&texts.join(" "));
+    }
+
+    fn add(&mut self, words: &[Word]) {
+        self.add_text(&raw(words));
+        self.add_words(words);
+    }
+
+    fn read(&mut self, text: &str, depth: usize) {
+        // A shell leaves it out, and so joins what stands around it.
+        if text.contains('\0') {
+            self.unclear("a zero byte stands in it");
+        }
+        let parsed = parse(text, &mut self.steps);
+        self.substitutes |= parsed.substitutes;
+        self.bomb |= parsed.bomb;
+        parsed.assigned.iter().for_each(|(name, value)| self.sets(name, value, depth));
+        for part in &parsed.parts {
+            self.part(part, depth);
+        }
+        for redirect in parsed.redirects {
+            if redirect.writes {
+                self.add_text(&format!("> {}", redirect.target.text));
+            }
+            if self.redirects.len() < MAX_COMMANDS {
+                self.redirects.push(redirect);
+            } else {
+                self.unclear(TOO_MUCH);
+            }
+        }
+        parsed.scripts.into_iter().for_each(|script| self.script(script, depth + 1));
+        parsed.unclear.into_iter().for_each(|why| self.unclear(why));
+    }
+
+    fn part(&mut self, part: &Part, depth: usize) {
+        self.add_text(&part.text);
+        self.add_words(&part.words);
+        part.assigned.iter().for_each(|(name, value)| self.sets(name, value, depth));
+        if self.spend(size(&part.words)) {
+            self.follow(&part.words, depth, true);
+        }
+    }
+
+    /// A variable that is set: some are commands, and some have programs do something else.
+    fn sets(&mut self, name: &str, value: &Word, depth: usize) {
+        match variables::sets(name, value) {
+            Sets::Nothing => {}
+            Sets::Command => self.evaluated(std::slice::from_ref(value), depth),
+            Sets::Unclear(why) => self.unclear(why),
+        }
+    }
+
+    /// Notes the program that `words` are, and those that it starts.
+    fn follow(&mut self, mut words: &[Word], depth: usize, certain: bool) {
+        loop {
+            while let Some((first, rest)) = words.split_first().filter(|(word, _)| BEFORE.contains(&word.raw.as_str())) {
+                // `coproc NAME { … }`
+                if first.raw == "coproc"
+                    && rest.get(1).is_some_and(|word| RESERVED.contains(&word.raw.as_str()) || word.raw.starts_with('('))
+                {
+                    self.unclear("a part of it runs beside the rest, in a form that isn't looked into");
+                }
+                words = rest;
+            }
+            let Some((program, arguments)) = words.split_first() else { return };
+            if program.open {
+                return self.unclear("a program's name in it is only known when it runs");
+            }
+            if RESERVED.contains(&program.raw.as_str()) {
+                self.unclear("a word of the shell's own stands in it where a program is expected");
+            }
+            let name = program.text.rsplit('/').next().unwrap_or_default().to_lowercase();
+            let name = name.strip_suffix(".exe").unwrap_or(&name).to_owned();
+            if self.programs.len() == MAX_COMMANDS || !self.spend(size(arguments)) {
+                return self.unclear(TOO_MUCH);
+            }
+            self.programs.push(Program { name: name.clone(), arguments: arguments.to_vec(), text: raw(words), certain });
+            if SHELLS.contains(&name.as_str()) {
+                return self.shell(arguments, depth);
+            }
+            if self.known(&name, arguments, depth, certain) {
+                return;
+            }
+            let Some(wrapper) = named(&name) else { return self.strangers(&name, arguments, depth) };
+            let command = match wrapper.started(arguments) {
+                Started::Words { set, command } => {
+                    for word in set {
+                        if let Some((name, value)) = word.text.split_once('=') {
+                            self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
+                        }
+                    }
+                    command
+                }
+                Started::Unclear => return self.unclear(WHICH),
+            };
+            match command {
+                [] if wrapper.may_start_unnamed() => return self.unclear("a program in it starts another one, which isn't named"),
+                [] => return,
+                [option, script @ ..] if wrapper.name == "flock" && ["-c", "--command"].contains(&option.text.as_str()) => {
+                    return self.evaluated(script, depth);
+                }
+                [option, ..] if option.text.starts_with(['-', ':']) && option.text != ":" => return self.unclear(WHICH),
+                command if wrapper.name == "xargs" => {
+                    self.add_words(command);
+                    return self.words(&with_input(arguments, command), depth + 1, certain);
+                }
+                // These hand all of it to a shell.
+                command if ["watch", "parallel", "ssh"].contains(&wrapper.name) => return self.evaluated(command, depth),
+                command => words = command,
+            }
+            if !self.spend(size(words)) {
+                return;
+            }
+            self.add(words);
+        }
+    }
+
+    /// Programs that take a command in a form of their own. Whether it is one of them, and nothing else starts anything.
+    fn known(&mut self, name: &str, arguments: &[Word], depth: usize, certain: bool) -> bool {
+        let first = arguments.first();
+        match name {
+            "su" | "runuser" | "script" | "sg" => {
+                let takes = |word: &Word| {
+                    let short = word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c');
+                    short || word.text == "--command"
+                };
+                for pair in arguments.windows(2).filter(|pair| takes(&pair[0])) {
+                    self.evaluated(&pair[1..2], depth);
+                }
+                self.unclear("it starts a shell that may read its commands from elsewhere");
+            }
+            "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
+            "." | "source" => {}
+            "eval" => self.evaluated(arguments, depth),
+            "trap" if first.is_some_and(|word| word.text == "-" || word.text == "-p" || word.text == "-l") => {}
+            "trap" => self.evaluated(arguments.get(..1).unwrap_or_default(), depth),
+            "alias" => {
+                for word in arguments {
+                    if let Some((_, value)) = word.text.split_once('=') {
+                        self.evaluated(&[Word { text: value.to_owned(), ..word.clone() }], depth);
+                    }
+                }
+            }
+            "hash" if arguments.iter().any(|word| word.text.starts_with("-p")) => self.unclear("it has a name stand for another program"),
+            "enable" if arguments.iter().any(|word| word.text.starts_with("-f")) => self.unclear("it loads a command from a file"),
+            "mapfile" | "readarray" | "complete" | "compgen" => {
+                let at = arguments.iter().position(|word| word.text.starts_with("-C"));
+                if let Some(at) = at {
+                    match arguments[at].text.strip_prefix("-C") {
+                        Some("") => self.evaluated(arguments.get(at + 1..at + 2).unwrap_or_default(), depth),
+                        Some(script) => self.script(script.to_owned(), depth + 1),
+                        None => {}
+                    }
+                }
+            }
+            "let" | "declare" | "typeset" | "local" | "export" | "readonly" | "unset" | "read" | "printf" | "test" | "[" | "[["
+            | "wait" | "getopts" => {
+                // The index of a list is calculated, and what it holds started.
+                let indexed = |word: &Word| word.text.contains('[') && (word.text.contains("$(") || word.text.contains('`'));
+                if name != "printf" && arguments.iter().any(indexed)
+                    || name == "printf" && arguments.windows(2).any(|pair| pair[0].text.starts_with("-v") && indexed(&pair[1]))
+                {
+                    self.unclear(EVALUATED);
+                }
+                let sets = arguments.iter().filter_map(|word| word.text.split_once('=').map(|(name, value)| (name, value, word)));
+                if !matches!(name, "test" | "[" | "[[" | "let") {
+                    sets.for_each(|(name, value, word)| self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth));
+                }
+                let target = if name == "printf" { "-v" } else { "" };
+                if matches!(name, "read" | "printf")
+                    && arguments.iter().any(|word| variables::matters(word.text.trim_start_matches(target)))
+                {
+                    self.unclear(EVALUATED);
+                }
+            }
+            "find" | "fd" | "fdfind" => {
+                let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+                for (at, word) in arguments.iter().enumerate() {
+                    let attached = word.text.strip_prefix("--exec=").or_else(|| word.text.strip_prefix("--exec-batch="));
+                    attached.into_iter().for_each(|script| self.script(script.to_owned(), depth + 1));
+                    if marks.contains(&word.text.as_str()) {
+                        let command = &arguments[at + 1..];
+                        let end = command.iter().position(|word| word.text == ";" || word.text == "+").unwrap_or(command.len());
+                        self.add(&command[..end]);
+                        self.words(&command[..end], depth + 1, certain);
+                    }
+                }
+            }
+            "env" => {
+                // One text that is taken apart into words.
+                let split = arguments.iter().enumerate().find_map(|(at, word)| {
+                    let text = word.text.strip_prefix("--split-string").map(|rest| rest.trim_start_matches('=')).or_else(|| {
+                        let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+                        letters.split_once('S').map(|(_, rest)| rest)
+                    })?;
+                    Some((at, text.to_owned()))
+                });
+                let Some((at, mut text)) = split else { return false };
+                if !arguments[..at].iter().all(|word| word.text.starts_with('-') || word.text.contains('=')) {
+                    return false;
+                }
+                for word in &arguments[at + 1..] {
+                    text.push(' ');
+                    text.push_str(&word.text);
+                }
+                if text.contains(['\\', '$', UNKNOWN]) {
+                    self.unclear(WHICH);
+                }
+                let rest = text.split_whitespace().skip_while(|word| word.contains('=') || word.starts_with('-')).collect::<Vec<_>>();
+                self.script(rest.join(" "), depth + 1);
+            }
+            _ => {
+                let started = programs::started(name, arguments);
+                started.scripts.into_iter().for_each(|script| self.evaluated(&[script], depth));
+                for words in started.words {
+                    self.add(&words);
+                    self.words(&words, depth + 1, certain);
+                }
+                started.unclear.into_iter().for_each(|why| self.unclear(why));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A program that isn't known may start what its arguments name.
+    fn strangers(&mut self, name: &str, arguments: &[Word], depth: usize) {
+        if programs::starts_nothing(name) {
+            return;
+        }
+        let starts = |word: &Word| {
+            let name = word.text.rsplit('/').next().unwrap_or_default();
+            !word.open && (SHELLS.contains(&name) || ["busybox", "xargs", "eval"].contains(&name))
+        };
+        if let Some(at) = arguments.iter().position(starts) {
+            self.add(&arguments[at..]);
+            self.words(&arguments[at..], depth + 1, false);
+        }
+    }
+
+    /// What a shell is given to run.
+    fn shell(&mut self, arguments: &[Word], depth: usize) {
+        let (mut rest, mut is_next) = (arguments.iter(), false);
+        while let Some(word) = rest.next() {
+            let text = word.text.as_str();
+            let option = text.starts_with(['-', '+']) && text.len() > 1;
+            if word.open && (is_next || !is_file(word)) {
+                return self.unclear("what it gives to a shell is only known when it runs");
+            }
+            if text == "-" {
+                break;
+            }
+            if !option && is_next {
+                return self.script(text.to_owned(), depth + 1);
+            }
+            if !option && is_stream(word) {
+                break;
+            }
+            if !option || ["--version", "--help"].contains(&text) {
+                // A script in a file.
+                return;
+            }
+            let short = !text.starts_with("--");
+            if short && text.contains('C') || text.starts_with("--command=") || text.starts_with("--init-command") {
+                return self.unclear("it starts a shell with commands that can't be told");
+            }
+            is_next |= short && text.contains('c') || text == "--command";
+            if short && text.contains(['o', 'O']) || ["--rcfile", "--init-file"].contains(&text) {
+                rest.next();
+            }
+        }
+        self.unclear(ELSEWHERE);
+    }
+}
+
+fn raw(words: &[Word]) -> String {
+    words.iter().map(|word| word.raw.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn size(words: &[Word]) -> usize {
+    words.iter().map(|word| word.text.len() + 8).sum()
+}
+
+/// Whether a file's name may stand for what is piped in.
+fn is_stream(word: &Word) -> bool {
+    word.open && !is_file(word) || word.text == "-" || ["dev/", "proc/", "fd/", "stdin"].iter().any(|part| word.text.contains(part))
+}
+
+/// Whether a word is sure to name a file in some folder: `"$DIR/build.sh"`.
+fn is_file(word: &Word) -> bool {
+    let known = word.text.rsplit(UNKNOWN).next().unwrap_or_default();
+    !word.splits && known.starts_with('/') && known.len() > 1
+}
+
+/// What `xargs` starts. What it reads stands behind the words that are named, and wherever `-I` says: it may be a program's name, or a
+/// shell's script.
+fn with_input(arguments: &[Word], command: &[Word]) -> Vec<Word> {
+    let options = &arguments[..arguments.len() - command.len()];
+    let marks: Vec<&str> = options
+        .iter()
+        .enumerate()
+        .filter_map(|(at, option)| match option.text.strip_prefix("-I")? {
+            "" => options.get(at + 1).map(|mark| mark.text.as_str()),
+            mark => Some(mark),
+        })
+        .filter(|mark| !mark.is_empty())
+        .collect();
+    let replaced = |word: &Word| if marks.iter().any(|mark| word.text.contains(mark)) { Word::unknown(&word.raw) } else { word.clone() };
+    command.iter().map(replaced).chain([Word::unknown("…")]).collect()
+}

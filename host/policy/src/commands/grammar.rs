@@ -1,0 +1,665 @@
+//! A shell's text, taken apart by a grammar of bash.
+//!
+//! The grammar knows more forms than anybody writes down by hand, but it is not the shell: it forgives, and here and there it reads a text
+//! in another way. So what it says is held against the text: each word has to be one to a shell too, nothing may be skipped between two
+//! that parts them, and a document has to end where a shell ends it. Where that isn't so, or where it says itself that it can't read
+//! something, what is found counts all the same, and the text is unclear.
+
+use tree_sitter::{Node, ParseOptions, ParseState, Parser};
+
+use super::document;
+use super::word::{DISPUTED, Word, expands, word};
+
+/// Why a text is unclear that the grammar can't read.
+const UNREADABLE: &str = "how a shell reads it can't be told";
+
+/// Why a text is unclear that takes too long.
+pub(super) const TOO_MUCH: &str = "it holds more than is looked into";
+
+/// How often the parser may ask whether to go on, which it does after every hundred steps. A script of 40 KiB takes a thousand; what was made
+/// to take long takes longer with each.
+pub(super) const MAX_STEPS: usize = 1024;
+
+/// Signs that have the parser go back, or look at all the rest, and how many of them a text may hold.
+const COSTLY: [(&str, usize); 2] = [("|", 1024), ("<<", 64)];
+
+/// What a text is made of.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) parts: Vec<Part>,
+    pub(super) redirects: Vec<Redirect>,
+    /// Variables that are set by themselves.
+    pub(super) assigned: Vec<(String, Word)>,
+    /// What stands in backticks.
+    pub(super) scripts: Vec<String>,
+    /// Why more may happen than that.
+    pub(super) unclear: Option<&'static str>,
+    /// Whether there is a command in it whose output is part of another one, or is handed to it as a file.
+    pub(super) substitutes: bool,
+    /// Whether a function in it starts itself twice.
+    pub(super) bomb: bool,
+}
+
+/// A simple command: a program and its arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// As it is written, without what becomes of its streams where that harms nothing.
+    pub(super) text: String,
+    pub(super) words: Vec<Word>,
+    /// What is set for it alone.
+    pub(super) assigned: Vec<(String, Word)>,
+}
+
+/// A file that a stream is connected with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    pub(super) target: Word,
+    pub(super) writes: bool,
+}
+
+/// Kinds of nodes that mean what they seem to.
+const KNOWN: [&str; 59] = [
+    "ansi_c_string",
+    "arithmetic_expansion",
+    "array",
+    "binary_expression",
+    "brace_expression",
+    "c_style_for_statement",
+    "case_item",
+    "case_statement",
+    "command",
+    "command_name",
+    "command_substitution",
+    "comment",
+    "compound_statement",
+    "concatenation",
+    "declaration_command",
+    "do_group",
+    "elif_clause",
+    "else_clause",
+    "expansion",
+    "extglob_pattern",
+    "file_descriptor",
+    "file_redirect",
+    "for_statement",
+    "function_definition",
+    "heredoc_body",
+    "heredoc_content",
+    "heredoc_end",
+    "heredoc_redirect",
+    "heredoc_start",
+    "herestring_redirect",
+    "if_statement",
+    "list",
+    "negated_command",
+    "number",
+    "parenthesized_expression",
+    "pipeline",
+    "postfix_expression",
+    "process_substitution",
+    "program",
+    "raw_string",
+    "redirected_statement",
+    "regex",
+    "simple_expansion",
+    "special_variable_name",
+    "string",
+    "string_content",
+    "subscript",
+    "subshell",
+    "ternary_expression",
+    "test_command",
+    "test_operator",
+    "translated_string",
+    "unary_expression",
+    "unset_command",
+    "variable_assignment",
+    "variable_assignments",
+    "variable_name",
+    "while_statement",
+    "word",
+];
+
+/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off.
+pub(super) fn parse(source: &str, steps: &mut usize) -> Parsed {
+    let unreadable = |why| Parsed { unclear: Some(why), ..Parsed::default() };
+    if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
+        return unreadable(TOO_MUCH);
+    }
+    let mut parser = Parser::new();
+    let mut go_on = |_: &ParseState| match steps.checked_sub(1) {
+        Some(left) => {
+            *steps = left;
+            std::ops::ControlFlow::Continue(())
+        }
+        None => std::ops::ControlFlow::Break(()),
+    };
+    let tree = parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok().and_then(|()| {
+        let bytes = source.as_bytes();
+        let options = ParseOptions::new().progress_callback(&mut go_on);
+        parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options))
+    });
+    let Some(tree) = tree else { return unreadable(TOO_MUCH) };
+    let mut walk = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
+    let root = tree.root_node();
+    walk.gap(&source[..root.start_byte()], None);
+    walk.gap(&source[root.end_byte()..], None);
+    walk.run(root);
+    walk.parsed
+}
+
+struct Walk<'t> {
+    source: &'t str,
+    parsed: Parsed,
+    /// The kinds of the nodes that the present one stands in.
+    above: Vec<&'t str>,
+    /// The command that was noted already, with what stands behind its redirections.
+    handled: Option<usize>,
+}
+
+impl<'t> Walk<'t> {
+    /// Visits every node, the outer ones first. No recursion: how deep a tree is, a text decides.
+    fn run(&mut self, root: Node<'t>) {
+        let mut cursor = root.walk();
+        loop {
+            let node = cursor.node();
+            if self.visit(node) && cursor.goto_first_child() {
+                self.above.push(node.kind());
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    return;
+                }
+                self.above.pop();
+            }
+        }
+    }
+
+    fn unclear(&mut self, why: &'static str) {
+        self.parsed.unclear.get_or_insert(why);
+    }
+
+    fn text(&self, node: Node<'t>) -> &'t str {
+        &self.source[node.byte_range()]
+    }
+
+    /// Notes what a node is. Whether to look at what it is made of.
+    fn visit(&mut self, node: Node<'t>) -> bool {
+        let kind = node.kind();
+        if node.is_error() || node.is_missing() {
+            self.unclear(UNREADABLE);
+            return true;
+        }
+        if !node.is_named() {
+            return true;
+        }
+        if !KNOWN.contains(&kind) {
+            self.unclear("a form stands in it that isn't known");
+        }
+        self.gaps(node);
+        let above = self.above.last().copied().unwrap_or_default();
+        match kind {
+            "command" | "declaration_command" | "unset_command" => self.command(node, &[], &[]),
+            "redirected_statement" => self.redirected(node),
+            "file_redirect" => self.redirect(node),
+            "heredoc_redirect" => self.document(node),
+            "command_substitution" => {
+                self.parsed.substitutes = true;
+                let text = self.text(node);
+                if let Some(inner) = text.strip_prefix('`').or_else(|| text.strip_prefix("$`")) {
+                    self.backticks(inner);
+                    return false;
+                }
+            }
+            "process_substitution" => self.parsed.substitutes = true,
+            "variable_assignment" if !matches!(above, "command" | "declaration_command" | "c_style_for_statement") => self.assignment(node),
+            "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
+            "compound_statement" if self.text(node).starts_with("((") => self.arithmetic(node),
+            "test_command" => self.test(node),
+            "function_definition" => self.function(node),
+            "expansion" => self.expansion(node),
+            "comment" => self.comment(node),
+            "regex" | "extglob_pattern" if !is_calm(self.text(node), above == "expansion") => self.unclear(DISPUTED),
+            "word" | "concatenation" if above == "expansion" => {}
+            // What these are made of was looked at with them.
+            _ if matches!(above, "concatenation" | "translated_string") => {}
+            "word" | "number" | "raw_string" | "ansi_c_string" | "string" | "concatenation" | "translated_string" => {
+                let (_, strange) = word(node, self.source);
+                strange.into_iter().for_each(|why| self.unclear(why));
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// What the grammar skips between the nodes that this one is made of.
+    fn gaps(&mut self, node: Node<'t>) {
+        // These hold text.
+        if matches!(node.kind(), "string" | "heredoc_body" | "expansion" | "concatenation" | "regex") {
+            return;
+        }
+        let mut before: Option<Node<'t>> = None;
+        for child in node.children(&mut node.walk()).take_while(|child| child.kind() != "heredoc_body") {
+            if let Some(before) = before
+                && let Some(gap) = self.source.get(before.end_byte()..child.start_byte())
+                && !gap.is_empty()
+            {
+                self.gap(gap, Some((before, child)));
+                // What stands on the next line is no part of these.
+                let on_one_line =
+                    matches!(node.kind(), "file_redirect" | "herestring_redirect" | "variable_assignments" | "declaration_command");
+                if on_one_line && gap.replace("\\\n", "").contains('\n') {
+                    self.unclear(DISPUTED);
+                }
+            }
+            before = Some(child);
+        }
+    }
+
+    fn gap(&mut self, gap: &str, between: Option<(Node<'t>, Node<'t>)>) {
+        let spaces = gap.replace("\\\n", "");
+        // The grammar loses it there; it is put back where the command is read.
+        if spaces.trim() == "-" && between.is_some_and(|(_, after)| after.kind() == "heredoc_redirect") {
+            return;
+        }
+        if spaces.replace("\r\n", "\n").trim_end_matches('\r').contains(|c| !matches!(c, ' ' | '\t' | '\n')) {
+            return self.unclear("a letter stands in it that some take for a space");
+        }
+        if gap.ends_with('\r') && between.is_some() {
+            return self.unclear("a carriage return stands in the middle of a line of it");
+        }
+        let Some((before, after)) = between else { return };
+        if spaces.is_empty() && !gap.is_empty() {
+            // The line goes on, so that the two touch. Of two words, the command makes one.
+            let meta = |c: Option<char>| c.is_some_and(|c| ";&|()<>\n".contains(c));
+            let (left, right) = (meta(self.text(before).chars().next_back()), meta(self.text(after).chars().next()));
+            let are_words = [before, after].iter().all(|node| is_word(*node) || node.kind() == "command_name");
+            if left == right && !are_words {
+                self.unclear(DISPUTED);
+            }
+        }
+    }
+
+    /// A simple command. `more`: words of it that stand behind its redirections; `streams`: what it writes to and reads.
+    fn command(&mut self, node: Node<'t>, more: &[Word], streams: &[String]) {
+        if self.handled == Some(node.id()) {
+            return;
+        }
+        let mut part = Part::default();
+        let mut end: Option<(usize, bool)> = None;
+        for child in node.children(&mut node.walk()) {
+            let gap = end.map(|(end, was_word)| (self.source.get(end..child.start_byte()).unwrap_or_default(), was_word));
+            let touches = gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").is_empty());
+            if gap.is_some_and(|(gap, _)| gap.replace("\\\n", "").contains('\n')) {
+                self.unclear(DISPUTED);
+            }
+            let is_redirect = child.kind().ends_with("_redirect");
+            let begins_with_number = is_redirect && child.child(0).is_some_and(|first| first.kind() == "file_descriptor");
+            match child.kind() {
+                "variable_assignment" if node.kind() == "command" => part.assigned.extend(self.assigned_in(child)),
+                "subshell" | "comment" => {}
+                _ if is_redirect => {
+                    if touches && begins_with_number {
+                        self.unclear(DISPUTED);
+                    }
+                    part.words.extend(self.behind(child));
+                }
+                _ => {
+                    let inner = if child.kind() == "command_name" { child.child(0).unwrap_or(child) } else { child };
+                    let (next, _) = if inner.kind() == "variable_assignment" {
+                        let (name, value) = self.assigned_in(inner).pop().unwrap_or_default();
+                        (Word { text: format!("{name}={}", value.text), raw: self.text(inner).to_owned(), ..value }, None)
+                    } else if is_word(inner) || !inner.is_named() && inner.child_count() == 0 {
+                        let known = !inner.is_named() && !matches!(inner.kind(), "$" | "=~" | "==");
+                        if known { (Word::plain(self.text(inner)), None) } else { word(inner, self.source) }
+                    } else {
+                        (Word::unknown(self.text(inner)), None)
+                    };
+                    match part.words.last_mut() {
+                        Some(last) if touches && gap.is_some_and(|(_, was_word)| was_word) => last.join(&next),
+                        _ if touches => {
+                            self.unclear(DISPUTED);
+                            part.words.push(next);
+                        }
+                        _ => part.words.push(next),
+                    }
+                }
+            }
+            end = Some((child.end_byte(), !is_redirect && child.kind() != "variable_assignment"));
+        }
+        part.words.extend_from_slice(more);
+        let mut cursor = node.walk();
+        let children = node.children(&mut cursor);
+        let assigned = children.take_while(|child| child.kind() == "variable_assignment").map(|child| self.text(child));
+        let words = part.words.iter().map(|word| word.raw.as_str());
+        let before = if node.kind() == "command" { assigned.collect() } else { Vec::new() };
+        let own: Vec<String> = node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
+        let streams = own.iter().chain(streams).map(String::as_str);
+        part.text = before.into_iter().chain(words).chain(streams).collect::<Vec<_>>().join(" ");
+        self.parsed.parts.push(part);
+    }
+
+    /// A command whose streams are connected with something. The grammar takes words behind a file's name for more names.
+    fn redirected(&mut self, node: Node<'t>) {
+        let (mut more, mut streams) = (Vec::new(), Vec::new());
+        let body_end = node.child(0).map_or(0, |body| body.end_byte());
+        for child in node.children(&mut node.walk()).filter(|child| child.kind().ends_with("_redirect")) {
+            if child.kind() == "heredoc_redirect" && self.source.get(body_end..child.start_byte()).is_some_and(|gap| gap.trim() == "-") {
+                more.push(Word::plain("-"));
+            }
+            more.extend(self.behind(child));
+            streams.extend(self.stream(child));
+        }
+        match node.child(0) {
+            Some(body) if matches!(body.kind(), "command" | "declaration_command" | "unset_command") => {
+                self.command(body, &more, &streams);
+                self.handled = Some(body.id());
+            }
+            _ if more.is_empty() => {}
+            _ => {
+                self.parsed.parts.push(Part { words: more, ..Part::default() });
+                self.unclear(DISPUTED);
+            }
+        }
+    }
+
+    /// The words of a command that stand behind a redirection, as if they were part of it.
+    fn behind(&mut self, redirect: Node<'t>) -> Vec<Word> {
+        let mut words = Vec::new();
+        let skip = usize::from(redirect.kind() != "heredoc_redirect");
+        let mut end = redirect.start_byte();
+        for child in redirect.children(&mut redirect.walk()) {
+            if child.kind() == "heredoc_body" {
+                break;
+            }
+            if is_word(child) && !matches!(child.kind(), "heredoc_start" | "file_descriptor") {
+                let gap = self.source.get(end..child.start_byte()).unwrap_or_default();
+                if !words.is_empty() && (gap.replace("\\\n", "").is_empty() || gap.replace("\\\n", "").contains('\n')) {
+                    self.unclear(DISPUTED);
+                }
+                words.push(word(child, self.source).0);
+            } else if redirect.kind() == "heredoc_redirect" && child.kind().ends_with("_redirect") {
+                words.extend(self.behind(child));
+            }
+            end = child.end_byte();
+        }
+        words.drain(..skip.min(words.len()));
+        words
+    }
+
+    /// A redirection as it is written, where it is to or from a file that matters.
+    fn stream(&self, node: Node<'t>) -> Option<String> {
+        if node.kind() == "heredoc_redirect" {
+            let inner: Vec<String> = node.children(&mut node.walk()).filter_map(|child| self.stream(child)).collect();
+            return (!inner.is_empty()).then(|| inner.join(" "));
+        }
+        let redirect = self.redirect_of(node)?;
+        let operator = node.children(&mut node.walk()).find(|child| !child.is_named())?;
+        Some(format!("{} {}", self.text(operator), redirect.target.raw))
+    }
+
+    fn redirect_of(&self, node: Node<'t>) -> Option<Redirect> {
+        if node.kind() != "file_redirect" {
+            return None;
+        }
+        let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
+        let operator = children.iter().find(|child| !child.is_named())?.kind();
+        let target = children.iter().find(|child| is_word(**child) && child.kind() != "file_descriptor")?;
+        let (target, _) = word(*target, self.source);
+        let is_stream = operator.ends_with('&') && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let writes = operator != "<" && operator != "<&";
+        (!is_stream && (target.open || !is_harmless(&target.text))).then_some(Redirect { target, writes })
+    }
+
+    fn redirect(&mut self, node: Node<'t>) {
+        self.parsed.redirects.extend(self.redirect_of(node));
+    }
+
+    fn document(&mut self, node: Node<'t>) {
+        match document::check(node, self.source) {
+            Ok(scripts) => {
+                self.parsed.substitutes |= !scripts.is_empty();
+                self.parsed.scripts.extend(scripts);
+            }
+            Err(why) => self.unclear(why),
+        }
+    }
+
+    /// What stands behind the first backtick.
+    fn backticks(&mut self, behind: &str) {
+        match document::in_backticks(behind, self.above.contains(&"string")) {
+            Some((script, rest, why)) => {
+                why.into_iter().for_each(|why| self.unclear(why));
+                self.parsed.scripts.push(script);
+                // The grammar heeds quotes in there, a shell doesn't.
+                if !rest.is_empty() {
+                    self.unclear(DISPUTED);
+                }
+            }
+            None => self.unclear("a quote or bracket in it has no end"),
+        }
+    }
+
+    /// The variable and what it is set to: nothing is known of a list.
+    fn assigned_in(&mut self, node: Node<'t>) -> Vec<(String, Word)> {
+        let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
+        let [name, operator, value @ ..] = children.as_slice() else { return Vec::new() };
+        let touch = children.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+        if !touch || !operator.kind().ends_with('=') {
+            self.unclear(DISPUTED);
+        }
+        let value = match value {
+            [] => Word::default(),
+            [value] if is_word(*value) => word(*value, self.source).0,
+            _ => Word::unknown(self.text(node)),
+        };
+        vec![(self.text(*name).to_owned(), value)]
+    }
+
+    fn assignment(&mut self, node: Node<'t>) {
+        let assigned = self.assigned_in(node);
+        self.parsed.assigned.extend(assigned);
+    }
+
+    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where the brackets close.
+    fn arithmetic(&mut self, node: Node<'t>) {
+        let (mut texts, mut at) = (String::new(), node.start_byte());
+        let mut cursor = node.walk();
+        'all: loop {
+            let inner = cursor.node();
+            let body = node.kind() == "c_style_for_statement" && matches!(inner.kind(), "do_group" | "compound_statement");
+            if body {
+                texts.push_str(&self.source[at..inner.start_byte()]);
+                at = node.end_byte();
+                break;
+            }
+            let of_its_own = inner.id() != node.id()
+                && matches!(
+                    inner.kind(),
+                    "command_substitution" | "expansion" | "simple_expansion" | "string" | "arithmetic_expansion" | "process_substitution"
+                );
+            if of_its_own {
+                texts.push_str(self.source.get(at..inner.start_byte()).unwrap_or_default());
+                at = inner.end_byte();
+            } else if cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    break 'all;
+                }
+            }
+        }
+        texts.push_str(self.source.get(at..node.end_byte()).unwrap_or_default());
+        let is_loop = node.kind() == "c_style_for_statement";
+        let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
+        let inner = inner.trim_end().trim_end_matches(';').trim_end();
+        let inner =
+            inner.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")).or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
+        let calm = |c: char| c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c) || is_loop && c == ';';
+        let mut depth = 0_i32;
+        let balanced = inner.is_some_and(|inner| {
+            inner.chars().all(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth >= 0 && calm(c)
+            })
+        });
+        if !balanced || depth != 0 || texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#") {
+            self.unclear("it calculates in a form that shells may take for commands");
+        }
+    }
+
+    /// `[ … ]` is a program like others, to which operators mean nothing; in `[[ … ]]` they compare.
+    fn test(&mut self, node: Node<'t>) {
+        let text = self.text(node);
+        if text.starts_with("[[") {
+            return;
+        }
+        let mut cursor = node.walk();
+        'all: loop {
+            let inner = cursor.node();
+            let of_its_own = inner.id() != node.id()
+                && matches!(
+                    inner.kind(),
+                    "command_substitution" | "process_substitution" | "string" | "expansion" | "arithmetic_expansion"
+                );
+            if !inner.is_named() && ["&&", "||", "|", "|&", "&", ";", "<", ">", "<<", ">>", "(", ")", "\n"].contains(&inner.kind())
+                || inner.kind() == "redirected_statement"
+            {
+                self.unclear(DISPUTED);
+            }
+            if !of_its_own && cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    break 'all;
+                }
+            }
+        }
+        let lines = node.children(&mut node.walk()).collect::<Vec<_>>();
+        let parted = lines
+            .windows(2)
+            .any(|pair| self.source.get(pair[0].end_byte()..pair[1].start_byte()).unwrap_or_default().replace("\\\n", "").contains('\n'));
+        if parted {
+            self.unclear(DISPUTED);
+        }
+    }
+
+    fn function(&mut self, node: Node<'t>) {
+        let (Some(name), Some(body)) = (node.child_by_field_name("name"), node.child_by_field_name("body")) else { return };
+        let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
+        self.parsed.bomb |= body.contains(&format!("{0}|{0}", self.text(name)));
+    }
+
+    /// `${…}`: what stands in it beside what has nodes of its own.
+    fn expansion(&mut self, node: Node<'t>) {
+        let mut at = node.start_byte() + 2;
+        let inner_end = node.end_byte().saturating_sub(1);
+        let mut calm = true;
+        for child in node.children(&mut node.walk()) {
+            // What it comes to is taken for a prompt, in which commands may stand.
+            if child.kind() == "P" {
+                self.unclear("it evaluates a text that is only known when it runs");
+            }
+            let of_its_own = matches!(
+                child.kind(),
+                "command_substitution"
+                    | "process_substitution"
+                    | "expansion"
+                    | "simple_expansion"
+                    | "string"
+                    | "raw_string"
+                    | "concatenation"
+                    | "arithmetic_expansion"
+                    | "ansi_c_string"
+                    | "array"
+                    | "subscript"
+            );
+            if of_its_own {
+                calm &= self.source.get(at..child.start_byte()).is_none_or(|text| is_calm(text, true));
+                at = child.end_byte();
+            }
+            if child.kind() == "concatenation" {
+                let parts = child.children(&mut child.walk()).collect::<Vec<_>>();
+                let letters = parts.iter().filter(|part| part.child_count() == 0 && !matches!(part.kind(), "raw_string" | "ansi_c_string"));
+                calm &= letters.clone().all(|part| is_calm(self.text(*part), true));
+                calm &= parts.windows(2).all(|pair| pair[0].end_byte() == pair[1].start_byte());
+            }
+            if child.kind() == "process_substitution" || child.kind() == "array" {
+                self.unclear("it starts a command inside an expansion");
+            }
+        }
+        calm &= self.source.get(at..inner_end).is_none_or(|text| is_calm(text, true));
+        if !calm {
+            self.unclear(DISPUTED);
+        }
+    }
+
+    fn comment(&mut self, node: Node<'t>) {
+        let before = self.source[..node.start_byte()].chars().next_back();
+        let after = self.source[node.end_byte()..].chars().next();
+        if before.is_some_and(|c| !c.is_whitespace() && !";&|()<>`".contains(c)) || after.is_some_and(|c| c != '\n' && c != '\r') {
+            self.unclear(DISPUTED);
+        }
+    }
+}
+
+/// Whether a text holds nothing that begins or ends a command, or a quote. `expands`: it stands in `${…}`, where only that closes it counts.
+fn is_calm(text: &str, expansion: bool) -> bool {
+    let (mut letters, mut depth) = (text.chars().peekable(), 0_i32);
+    while let Some(c) = letters.next() {
+        let next = letters.peek().copied();
+        match c {
+            '\\' if next == Some('\n') => return false,
+            '\\' => drop(letters.next()),
+            '\'' | '"' | '`' => return false,
+            '$' if next.is_some_and(|c| expands(c) && !"$?!*@#-".contains(c)) && expansion => return false,
+            '$' | '<' | '>' if next == Some('(') => return false,
+            '{' | '}' if expansion => return false,
+            ';' | '&' | '\n' if !expansion => return false,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 && !expansion {
+            return false;
+        }
+    }
+    depth == 0 || expansion
+}
+
+/// Whether a node is a word, or part of one.
+fn is_word(node: Node<'_>) -> bool {
+    let kind = node.kind();
+    node.is_named()
+        && matches!(
+            kind,
+            "word"
+                | "number"
+                | "string"
+                | "raw_string"
+                | "ansi_c_string"
+                | "translated_string"
+                | "concatenation"
+                | "simple_expansion"
+                | "expansion"
+                | "command_substitution"
+                | "process_substitution"
+                | "arithmetic_expansion"
+                | "brace_expression"
+                | "variable_name"
+                | "special_variable_name"
+                | "test_operator"
+                | "regex"
+                | "variable_assignment"
+                | "array"
+        )
+}
+
+/// Files that keep nothing.
+pub(super) fn is_harmless(path: &str) -> bool {
+    matches!(path, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin" | "/dev/zero" | "/dev/tty")
+        || path.strip_prefix("/dev/fd/").is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}

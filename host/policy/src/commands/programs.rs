@@ -1,0 +1,640 @@
+//! Programs that start another one by an option or a part of their text, and those that start none.
+
+use super::word::{Word, assigned};
+
+/// Shells, whose `-c` takes a command.
+pub(super) const SHELLS: [&str; 12] = ["sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "pwsh"];
+
+/// What the arguments of a program have it start.
+#[derive(Debug, Default)]
+pub(super) struct Starts {
+    /// Texts for a shell.
+    pub(super) scripts: Vec<Word>,
+    /// Programs with their arguments.
+    pub(super) words: Vec<Vec<Word>>,
+    /// Why more may happen than that.
+    pub(super) unclear: Option<&'static str>,
+}
+
+/// Options whose value a program starts. A long one may be shortened, and the value may stand behind `=` or in the next word.
+const OPTIONS: &[(&[&str], &[&str])] = &[
+    (&["git"], &["--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager"]),
+    (
+        &["tar", "bsdtar", "gtar"],
+        &["--to-command", "--use-compress-program", "--rsh-command", "--info-script", "--new-volume-script", "-I", "-F"],
+    ),
+    (&["rsync"], &["--rsh", "--rsync-path", "-e"]),
+    (&["scp", "sftp"], &["-S", "-D"]),
+    (&["split"], &["--filter"]),
+    (&["sort"], &["--compress-program"]),
+    (&["zip"], &["-TT", "--unzip-command"]),
+    (&["man"], &["-P", "--pager", "-H", "--html"]),
+    (&["nodemon"], &["-x", "--exec"]),
+    (&["rg"], &["--pre", "--hostname-bin"]),
+    (&["less"], &["-+!"]),
+    (&["perf"], &["--exec"]),
+    (&["start-stop-daemon"], &["--exec", "--startas", "-x", "-a"]),
+    (&["cargo-watch"], &["-s", "--shell"]),
+];
+
+/// Keys of git's that name a program.
+const GIT_KEYS: &[&str] = &[
+    "core.pager",
+    "core.editor",
+    "core.sshcommand",
+    "core.askpass",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.alternaterefscommand",
+    "credential.helper",
+    "diff.external",
+    "gpg.program",
+    "gpg.ssh.defaultkeycommand",
+    "interactive.difffilter",
+    "sequence.editor",
+    "uploadpack.packobjectshook",
+    "web.browser",
+];
+
+/// Ends of such keys, behind a name that anybody may choose.
+const GIT_ENDS: &[&str] = &[
+    ".textconv",
+    ".command",
+    ".clean",
+    ".smudge",
+    ".process",
+    ".driver",
+    ".cmd",
+    ".path",
+    ".program",
+    ".uploadpack",
+    ".receivepack",
+    ".helper",
+];
+
+/// Keys that have git take more from elsewhere.
+const GIT_FILES: &[&str] =
+    &["core.hookspath", "core.attributesfile", "include.path", "init.templatedir", "protocol.ext.allow", "commit.template"];
+
+/// What the arguments have a program start, beside what a wrapper starts.
+pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
+    let mut starts = Starts::default();
+    for (_, options) in OPTIONS.iter().filter(|(names, _)| names.contains(&name)) {
+        options.iter().for_each(|option| values(option, arguments, &mut starts.scripts));
+    }
+    match name {
+        "git" => git(arguments, &mut starts),
+        "tar" | "bsdtar" | "gtar" => {
+            for word in arguments {
+                let Some((_, action)) =
+                    word.text.split_once("exec=").filter(|(before, _)| before.contains("checkpoint") || before.is_empty())
+                else {
+                    continue;
+                };
+                starts.scripts.push(Word { text: action.to_owned(), ..word.clone() });
+            }
+        }
+        "make" | "gmake" => {
+            let evaluates = |word: &Word| {
+                word.text.starts_with("--eval")
+                    || word.text.contains("$(shell")
+                    || assigned(&word.text).is_some_and(|(name, _)| name == "SHELL")
+            };
+            if arguments.iter().any(evaluates) {
+                starts.unclear = Some("it has `make` evaluate a text");
+            }
+            for pair in arguments.windows(2).filter(|pair| pair[0].text == "-f") {
+                if pair[1].text == "-" || pair[1].text.starts_with("/dev/") {
+                    starts.unclear = Some("it has `make` read its rules from elsewhere");
+                }
+            }
+        }
+        "ssh" | "scp" | "sftp" => {
+            for word in arguments.iter().filter(|word| word.text.to_lowercase().contains("command")) {
+                if let Some((_, value)) = word.text.split_once(['=', ' ']) {
+                    starts.scripts.push(Word { text: value.to_owned(), ..word.clone() });
+                }
+            }
+        }
+        "at" | "batch" => starts.unclear = Some("it has commands run later, which it reads from elsewhere"),
+        "crontab" if !arguments.iter().any(|word| word.text == "-l") => {
+            starts.unclear = Some("it has commands run later, which it reads from elsewhere");
+        }
+        "socat" => {
+            for word in arguments {
+                let lower = word.text.to_lowercase();
+                if let Some(at) = ["exec:", "system:", "shell:"].iter().find_map(|mark| lower.find(mark).map(|at| at + mark.len())) {
+                    starts.scripts.extend(word.text.get(at..).map(|text| Word { text: text.to_owned(), ..word.clone() }));
+                }
+            }
+        }
+        "ip" => {
+            if let Some(at) = arguments.iter().position(|word| word.text == "exec") {
+                starts.words.push(arguments.get(at + 2..).unwrap_or_default().to_vec());
+            }
+        }
+        "sed" | "gsed" => {
+            let scripts = arguments.iter().filter(|word| !word.text.starts_with("--"));
+            if scripts.clone().any(|word| sed_starts(&word.text)) {
+                starts.unclear = Some("it has `sed` start a program");
+            }
+        }
+        "vim" | "vi" | "nvim" | "ex" | "ed" | "view" => {
+            if arguments.iter().any(|word| word.text.contains('!') || word.text.contains("system(")) {
+                starts.unclear = Some("it has an editor start a program");
+            }
+        }
+        _ => {
+            if let Some(code) = code(name, arguments)
+                && (code.text == super::word::UNKNOWN.to_string() || starts_programs(name, &code.text))
+            {
+                starts.unclear = Some("it runs code that may start other programs");
+            }
+        }
+    }
+    starts
+}
+
+/// The code that an interpreter is given among its arguments.
+pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let letters: &[&str] = match plain {
+        "python" | "pypy" | "ipython" => &["c"],
+        "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => &["e", "p", "pe", "-eval", "-print", "eval"],
+        "perl" | "ruby" | "jruby" => &["e", "E"],
+        "php" => &["r"],
+        "lua" | "luajit" | "osascript" | "Rscript" | "rscript" | "julia" | "elixir" | "groovy" => &["e", "-eval"],
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
+            let mut rest = arguments.iter();
+            while let Some(word) = rest.next() {
+                match word.text.as_str() {
+                    "-f" | "--file" => return None,
+                    "-F" | "-v" => drop(rest.next()),
+                    text if text.starts_with('-') && text.len() > 1 => {}
+                    _ => return Some(word),
+                }
+            }
+            return None;
+        }
+        _ => return None,
+    };
+    for (at, word) in arguments.iter().enumerate() {
+        let text = word.text.as_str();
+        let Some(option) = text.strip_prefix('-') else {
+            if text == "eval" && letters.contains(&"eval") {
+                return arguments.get(at + 1);
+            }
+            // A script in a file; its arguments are its own.
+            return None;
+        };
+        if option.starts_with('-') {
+            match option.split_once('=') {
+                Some((name, _)) if letters.contains(&name) => return Some(word),
+                None if letters.contains(&option) => return arguments.get(at + 1),
+                _ => continue,
+            }
+        }
+        // Of letters that stand together, the last takes the code, or what is written behind it.
+        if let Some(letter) = letters.iter().filter(|letter| letter.len() == 1).find(|letter| option.contains(**letter)) {
+            return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
+        }
+    }
+    None
+}
+
+/// Whether code names a way to start a program, or hides what it names.
+fn starts_programs(name: &str, code: &str) -> bool {
+    let lower = code.to_lowercase();
+    let ways = [
+        "system",
+        "popen",
+        "subprocess",
+        "exec",
+        "spawn",
+        "child_process",
+        "fork",
+        "__import__",
+        "eval",
+        "base64",
+        "decode",
+        "getattr",
+        "importlib",
+        "ctypes",
+        "shell",
+        "\\x",
+    ];
+    let found = if name.ends_with("awk") {
+        lower.contains("system") || lower.contains("getline") || awk_pipes(code) || lower.contains('@')
+    } else {
+        ways.iter().any(|way| lower.contains(way))
+    };
+    found
+        || code.contains('`') && !name.starts_with("python") && !name.starts_with("node")
+        || lower.contains("qx") && name.starts_with("perl")
+}
+
+/// Whether `awk` hands something to a program: `print | "sort"`.
+fn awk_pipes(code: &str) -> bool {
+    let mut rest = code;
+    while let Some((before, behind)) = rest.split_once('|') {
+        if !behind.starts_with('|')
+            && !before.ends_with('|')
+            && (behind.trim_start().starts_with('"') || behind.trim_start().starts_with('&'))
+        {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+/// Whether a script of `sed` starts a program: by the command `e`, or the flag `e` of a replacement.
+fn sed_starts(script: &str) -> bool {
+    script.split([';', '\n', '{', '}']).any(|command| {
+        let command = command.trim();
+        let behind = command.trim_start_matches(|c: char| c.is_ascii_digit() || "$,!~+ ".contains(c));
+        let behind = match behind.strip_prefix('/') {
+            Some(pattern) => pattern.rsplit('/').next().unwrap_or_default().trim_start_matches(['!', ' ']),
+            None => behind,
+        };
+        let flags = command.trim_end_matches(|c: char| "gpiImMe0123456789".contains(c));
+        let replaced = command.contains('s')
+            && flags.len() < command.len()
+            && flags.ends_with(|c: char| c.is_ascii_punctuation() && c != '-' && c != '.');
+        behind == "e" || behind.starts_with("e ") || replaced && command[flags.len()..].contains('e') && !command.starts_with('-')
+    })
+}
+
+/// The values of an option.
+fn values(option: &str, arguments: &[Word], found: &mut Vec<Word>) {
+    for (at, word) in arguments.iter().enumerate() {
+        let text = word.text.as_str();
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let long = option.starts_with("--");
+        if long && name.len() > 4 && option.starts_with(name) {
+            match value {
+                Some(value) => found.push(Word { text: value.to_owned(), ..word.clone() }),
+                None => found.extend(arguments.get(at + 1).cloned()),
+            }
+        } else if !long && text == option {
+            found.extend(arguments.get(at + 1).cloned());
+        } else if !long && text.starts_with(option) {
+            found.push(Word { text: text[option.len()..].to_owned(), ..word.clone() });
+        }
+    }
+}
+
+fn git(arguments: &[Word], starts: &mut Starts) {
+    for (at, word) in arguments.iter().enumerate() {
+        let (key, value) = match word.text.split_once('=') {
+            Some((key, value)) => (key.to_lowercase(), Some(Word { text: value.to_owned(), ..word.clone() })),
+            None => (word.text.to_lowercase(), arguments.get(at + 1).filter(|next| !next.text.starts_with('-')).cloned()),
+        };
+        let has_name = |end: &&&str| key.ends_with(**end) && key.matches('.').count() > 1;
+        if let Some(name) = key.strip_prefix("alias.") {
+            if let Some(value) = value.filter(|_| !name.is_empty()) {
+                let text = match value.text.strip_prefix('!') {
+                    Some(script) => script.to_owned(),
+                    None => format!("git {}", value.text),
+                };
+                starts.scripts.push(Word { text, ..value });
+            }
+        } else if GIT_KEYS.contains(&key.as_str()) || GIT_ENDS.iter().any(|end| has_name(&end)) {
+            starts.scripts.extend(value.map(|value| Word { text: value.text.trim_start_matches('!').to_owned(), ..value }));
+        } else if GIT_FILES.contains(&key.as_str())
+            || key.starts_with("includeif.")
+            || key == "--config-env"
+            || key == "--exec-path" && word.text.contains('=')
+        {
+            starts.unclear = Some("it has `git` start something that can't be told");
+        }
+        if let Some((_, script)) = word.text.split_once("ext::") {
+            starts.scripts.push(Word { text: script.to_owned(), ..word.clone() });
+        }
+    }
+    let mut words = arguments.iter().enumerate();
+    let command = loop {
+        let Some((at, word)) = words.next() else { return };
+        if ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"].contains(&word.text.as_str()) {
+            words.next();
+        } else if !word.text.starts_with('-') {
+            break at;
+        }
+    };
+    let rest = &arguments[command + 1..];
+    match arguments[command].text.as_str() {
+        "rebase" => values("-x", rest, &mut starts.scripts),
+        "difftool" => values("-x", rest, &mut starts.scripts),
+        "clone" | "ls-remote" => values("-u", rest, &mut starts.scripts),
+        "grep" => values("-O", rest, &mut starts.scripts),
+        "bisect" if rest.first().is_some_and(|word| word.text == "run") => starts.words.push(rest[1..].to_vec()),
+        "submodule" => {
+            if let Some(at) = rest.iter().position(|word| word.text == "foreach") {
+                let script = rest[at + 1..].iter().filter(|word| !word.text.starts_with("--"));
+                let mut words = script.clone();
+                let text = script.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+                starts.scripts.extend(words.next().map(|word| Word { text, ..word.clone() }));
+            }
+        }
+        "filter-branch" => {
+            for pair in rest.windows(2).filter(|pair| pair[0].text.ends_with("-filter") || pair[0].text == "--setup") {
+                starts.scripts.push(pair[1].clone());
+            }
+        }
+        _ => {}
+    }
+    let open = arguments[command].open;
+    if open {
+        starts.unclear = Some("what it has `git` do is only known when it runs");
+    }
+}
+
+/// Programs, commands of shells and tools of developers that start nothing that their arguments name; or, like `make`, only what is
+/// written in files.
+pub(super) fn starts_nothing(name: &str) -> bool {
+    NOTHING.binary_search(&name).is_ok() || name.starts_with("python") || name.starts_with("mkfs")
+}
+
+const NOTHING: &[&str] = &[
+    ".",
+    ":",
+    "[",
+    "[[",
+    "ack",
+    "adduser",
+    "ag",
+    "alias",
+    "apk",
+    "apropos",
+    "apt",
+    "apt-cache",
+    "apt-get",
+    "ar",
+    "awk",
+    "base32",
+    "base64",
+    "basename",
+    "bat",
+    "bc",
+    "bg",
+    "black",
+    "brew",
+    "bun",
+    "bunzip2",
+    "bzip2",
+    "c++",
+    "cal",
+    "cargo",
+    "case",
+    "cat",
+    "cc",
+    "cd",
+    "chgrp",
+    "chmod",
+    "chown",
+    "chsh",
+    "clang",
+    "clang-format",
+    "clear",
+    "cmake",
+    "cmp",
+    "code",
+    "comm",
+    "command",
+    "compgen",
+    "complete",
+    "composer",
+    "corepack",
+    "cp",
+    "crontab",
+    "csplit",
+    "cut",
+    "date",
+    "declare",
+    "deno",
+    "df",
+    "diff",
+    "dig",
+    "dir",
+    "dirname",
+    "dnf",
+    "dotnet",
+    "dpkg",
+    "du",
+    "echo",
+    "egrep",
+    "eslint",
+    "eval",
+    "exit",
+    "expand",
+    "export",
+    "expr",
+    "factor",
+    "false",
+    "fc-list",
+    "fd",
+    "fdfind",
+    "fg",
+    "fgrep",
+    "file",
+    "find",
+    "flake8",
+    "fmt",
+    "fold",
+    "free",
+    "g++",
+    "gawk",
+    "gcc",
+    "gem",
+    "getopts",
+    "gh",
+    "git",
+    "go",
+    "gofmt",
+    "gpg",
+    "gradle",
+    "grep",
+    "groups",
+    "gunzip",
+    "gzip",
+    "hash",
+    "head",
+    "help",
+    "hexdump",
+    "hg",
+    "history",
+    "host",
+    "hostname",
+    "htop",
+    "id",
+    "info",
+    "install",
+    "isort",
+    "jest",
+    "jobs",
+    "join",
+    "jq",
+    "kill",
+    "killall",
+    "last",
+    "ld",
+    "less",
+    "let",
+    "ln",
+    "local",
+    "locate",
+    "ls",
+    "lsof",
+    "make",
+    "man",
+    "mapfile",
+    "md5sum",
+    "mkdir",
+    "mkfifo",
+    "mktemp",
+    "more",
+    "mount",
+    "mv",
+    "mvn",
+    "mypy",
+    "nano",
+    "nl",
+    "nm",
+    "node",
+    "npm",
+    "nproc",
+    "nslookup",
+    "objdump",
+    "od",
+    "openssl",
+    "pacman",
+    "passwd",
+    "paste",
+    "patch",
+    "perl",
+    "pgrep",
+    "php",
+    "ping",
+    "pip",
+    "pip3",
+    "pkg",
+    "pkill",
+    "pnpm",
+    "popd",
+    "prettier",
+    "printenv",
+    "printf",
+    "ps",
+    "pushd",
+    "pwd",
+    "pylint",
+    "pytest",
+    "rbenv",
+    "read",
+    "readarray",
+    "readlink",
+    "readonly",
+    "realpath",
+    "rename",
+    "return",
+    "rev",
+    "rg",
+    "rm",
+    "rmdir",
+    "ruby",
+    "ruff",
+    "rustc",
+    "rustfmt",
+    "rustup",
+    "scp",
+    "sed",
+    "seq",
+    "service",
+    "set",
+    "sftp",
+    "sha1sum",
+    "sha256sum",
+    "shasum",
+    "shellcheck",
+    "shift",
+    "shopt",
+    "shuf",
+    "sleep",
+    "snap",
+    "sort",
+    "source",
+    "split",
+    "sqlite3",
+    "stat",
+    "strings",
+    "strip",
+    "sum",
+    "svn",
+    "swift",
+    "sync",
+    "systemctl",
+    "tac",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "top",
+    "touch",
+    "tr",
+    "tree",
+    "true",
+    "truncate",
+    "tsc",
+    "tsort",
+    "tty",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "uname",
+    "unexpand",
+    "uniq",
+    "unlink",
+    "unset",
+    "unzip",
+    "uptime",
+    "vi",
+    "vim",
+    "vitest",
+    "wait",
+    "wc",
+    "whatis",
+    "whereis",
+    "which",
+    "who",
+    "whoami",
+    "xxd",
+    "xz",
+    "yarn",
+    "yes",
+    "yum",
+    "zcat",
+    "zip",
+    "zipinfo",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_starts_nothing_is_found_by_its_name() {
+        assert!(NOTHING.is_sorted(), "{:?}", NOTHING.windows(2).find(|pair| pair[0] > pair[1]));
+        assert!(starts_nothing("cat") && starts_nothing("python3.12") && !starts_nothing("docker"));
+    }
+
+    #[test]
+    fn a_replacement_of_sed_that_starts_something_is_told_from_others() {
+        for script in ["1e sudo x", "e", "s/a/b/e", "s|a|b|ge", "s/a/b/;s/c/d/ge", "/x/e id", "$!e id"] {
+            assert!(sed_starts(script), "{script}");
+        }
+        for script in ["s/a/e/", "s/the/be/g", "/me/p", "/the/d", "1,5p", "s/a/b/;/pre/d", "-e", "-n", "2q", "y/ae/ea/", "notes.txt"] {
+            assert!(!sed_starts(script), "{script}");
+        }
+    }
+}
