@@ -39,6 +39,7 @@ mod reload;
 mod remedies;
 mod retry;
 mod secrets;
+mod shell;
 mod tools;
 mod transfers;
 mod trust;

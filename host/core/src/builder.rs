@@ -129,15 +129,16 @@ impl HostBuilder {
             None => crate::config::working_directory()?,
         };
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
-        let policies = Policies::new(self.config, folders, directory, &self.plugin_files);
+        let governor = Arc::new(Governor::new(Rules::of(&self.config)?));
+        let helper = self.helper.or_else(berth_runtime::own_helper);
+        let policies = Policies::new(self.config, folders, directory, &self.plugin_files, Arc::clone(&governor), helper.clone());
         policies.check_replacements(&self.builtins)?;
-        let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), self.helper))?;
+        let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
         let asking = Asking::new(policies.folders.clone(), policies.config.clone());
         let home = policies.folders.home.clone();
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
-        let governor = Governor::new(Rules::of(&policies.config)?);
         let front_end = self.front_end.unwrap_or(Cow::Borrowed("library"));
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
         let tools = &policies.config.config.tools;

@@ -49,13 +49,14 @@ pub enum Said {
 }
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
-const AFTER_GRANTS: [Gate; 10] = [
+const AFTER_GRANTS: [Gate; 11] = [
     Gate::Ceiling,
     Gate::Policy,
     Gate::Authorization,
     Gate::Permissions,
     Gate::Autonomy,
     Gate::Risk,
+    Gate::Network,
     Gate::Trust,
     Gate::Dependencies,
     Gate::Quota,

@@ -72,6 +72,16 @@ impl Governor {
         self.rules().policy.blocked(commands)
     }
 
+    /// What the blocklist has against a command line that a plugin starts, sure or not.
+    pub(crate) fn blocklisted(&self, line: &str) -> Option<Decision> {
+        self.rules().policy.against(line)
+    }
+
+    /// Whether what a call starts reaches the network.
+    pub(crate) fn reaches_network(&self, facts: &Facts) -> bool {
+        facts.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
+    }
+
     /// Counts a call that is about to run against its session's quota and rate. It runs only if both have room.
     ///
     /// # Errors

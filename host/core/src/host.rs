@@ -28,7 +28,7 @@ pub struct Host {
     pub(crate) settings: Settings,
     /// The session of calls that name none.
     pub(crate) session: Session,
-    pub(crate) governor: Governor,
+    pub(crate) governor: Arc<Governor>,
     pub(crate) asking: Asking,
     pub(crate) audit: Audit,
     pub(crate) shaping: Shaping,

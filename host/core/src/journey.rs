@@ -119,10 +119,11 @@ impl Host {
         facts.report = Arc::new(self.results.report(facts));
         let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
         let heard = self.retry.heard(facts, self.shaping.heard(facts, rest.events));
+        let network = self.governor.reaches_network(facts);
         facts.ran = Instant::now();
         let outcome = loop {
             facts.attempts += 1;
-            let outcome = tool.provider.call(facts.call(&tool, time, heard.attempt(), &rest.cancel)).await;
+            let outcome = tool.provider.call(facts.call(&tool, time, network, heard.attempt(), &rest.cancel)).await;
             if let ControlFlow::Break(outcome) = self.retry.wait(facts, outcome, &rest.cancel).await {
                 break outcome;
             }
@@ -215,7 +216,7 @@ pub(crate) struct Rest {
 
 impl Facts {
     /// The call as its provider gets it.
-    fn call(&self, tool: &Tool, time: Option<Duration>, events: Arc<dyn Events>, cancel: &CancellationToken) -> Call {
+    fn call(&self, tool: &Tool, time: Option<Duration>, network: bool, events: Arc<dyn Events>, cancel: &CancellationToken) -> Call {
         Call {
             id: self.id.clone(),
             tool: tool.definition.name.clone(),
@@ -225,7 +226,7 @@ impl Facts {
             caller: self.caller.clone(),
             session: Arc::clone(self.session.name()),
             commands: subjects::commands(tool, &self.arguments).map(str::to_owned).collect(),
-            network: false,
+            network,
             report: Arc::clone(&self.report),
             events,
             cancel: cancel.clone(),

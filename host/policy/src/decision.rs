@@ -50,6 +50,8 @@ pub enum Gate {
     Autonomy,
     /// What a command may break.
     Risk,
+    /// Whether commands reach the network.
+    Network,
     /// How far what asks for the call is trusted.
     Trust,
     /// `[tools.dependencies]`.
@@ -73,6 +75,7 @@ impl Gate {
             Self::Permissions => "permissions",
             Self::Autonomy => "autonomy",
             Self::Risk => "risk",
+            Self::Network => "network",
             Self::Trust => "trust",
             Self::Dependencies => "dependencies",
             Self::Quota => "quota",

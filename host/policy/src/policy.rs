@@ -9,6 +9,7 @@ use crate::action::Action;
 use crate::autonomy::Autonomy;
 use crate::commands::{Blocked, Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
+use crate::network::Network;
 use crate::origin::{Origin, OriginKind};
 use crate::permissions::{Permissions, Permitted};
 use crate::rules::RuleSet;
@@ -21,12 +22,22 @@ use crate::trust::Trusted;
 /// 3. the tool's permissions: the first rule that matches allows, asks or denies;
 /// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at all;
 /// 5. the risk of commands, which asks even where a permission allows;
-/// 6. trust in the plugin and in what asks for the call.
+/// 6. the network that commands want;
+/// 7. trust in the plugin and in what asks for the call.
 ///
 /// The first that denies decides; else the first that asks; else the first that allows. [`Gate::Grants`] stands behind the blocklist, and is
 /// decided where paths are resolved; dependencies, quota and rate, which count calls, come last, when the call is sure to run.
-pub const GATES: [Gate; 8] =
-    [Gate::Blocklist, Gate::Ceiling, Gate::Policy, Gate::Authorization, Gate::Permissions, Gate::Autonomy, Gate::Risk, Gate::Trust];
+pub const GATES: [Gate; 9] = [
+    Gate::Blocklist,
+    Gate::Ceiling,
+    Gate::Policy,
+    Gate::Authorization,
+    Gate::Permissions,
+    Gate::Autonomy,
+    Gate::Risk,
+    Gate::Network,
+    Gate::Trust,
+];
 
 /// A value of the configuration, and where it stands.
 #[derive(Clone, Debug)]
@@ -66,6 +77,8 @@ pub struct Policy {
     pub block_high_risk: Placed<bool>,
     /// Whether commands of medium risk are asked for, unless a permission allows them.
     pub ask_for_medium_risk: Placed<bool>,
+    /// `[tools.shell] network`.
+    pub network: Placed<Network>,
     /// `[plugins.NAME] trust`.
     pub trusted: Trusted,
 }
@@ -83,6 +96,7 @@ impl Default for Policy {
             strict_parse: Placed::default(),
             block_high_risk: Placed::default(),
             ask_for_medium_risk: Placed { value: true, ..Placed::default() },
+            network: Placed::default(),
             trusted: Trusted::default(),
         }
     }
@@ -123,6 +137,16 @@ impl Policy {
         commands.into_iter().find_map(|text| self.blocklisted(&Command::read(text)).filter(|said| said.verdict == Verdict::Deny))
     }
 
+    /// What is against a command line that a plugin starts by itself, sure or not: nobody can be asked in the middle of a call.
+    pub fn against(&self, line: &str) -> Option<Decision> {
+        self.blocklisted(&Command::read(line))
+    }
+
+    /// Whether what a call starts reaches the network, once it may run.
+    pub fn reaches_network(&self, action: &Action<'_>) -> bool {
+        self.network.reaches(action)
+    }
+
     /// Whether every call of a tool is denied, whatever it is called with. Such a tool isn't worth showing. `harmless`: it neither acts nor
     /// reaches the world.
     pub fn denies_all(&self, tool: &Definition<'_>) -> bool {
@@ -142,6 +166,7 @@ impl Policy {
             Gate::Permissions => seen.permitted.map(|permitted| self.permissions.say(permitted, action)),
             Gate::Autonomy => self.autonomy.say(action, &self.permissions, seen.permitted.is_some()),
             Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
+            Gate::Network => self.network.say(action, seen.exactly(), seen.allowed()),
             Gate::Trust => self.trusted.say(action),
             Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
         }

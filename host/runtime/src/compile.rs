@@ -106,7 +106,7 @@ pub fn helper_hook() {
 static HOOKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// This program, where it began with [`helper_hook`].
-pub(crate) fn own_helper() -> Option<PathBuf> {
+pub fn own_helper() -> Option<PathBuf> {
     HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
 }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 use berth_contract::HostError;
 use tokio::sync::Semaphore;
 
-pub use compile::helper_hook;
+pub use compile::{helper_hook, own_helper};
 pub use compiled::Precompiled;
 pub use examine::{Examined, examine};
 pub use limits::Limits;

@@ -63,6 +63,8 @@ pub struct ProcessPolicy {
     pub programs: Programs,
     /// Whether a shell may run the commands that its calls act on.
     pub shell: bool,
+    /// Whether its processes reach the network in any case. Otherwise a call's do where that was decided on.
+    pub network: bool,
     /// What its processes see, and how they are confined.
     pub places: Places,
     /// The variables that they get.

@@ -174,7 +174,7 @@ impl CallState {
             if finished.code != Some(0) {
                 let tail = |bytes: &[u8]| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..]).into_owned();
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
-                let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network: processes.network };
+                let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network: processes.reaches_network() };
                 notices.extend(processes.policy.counsel.advice(&failed));
             }
         }
@@ -231,7 +231,11 @@ impl Processes {
         };
         let directory = self.directory(options.directory.as_deref())?;
         let environment = self.environment(&options.environment)?;
-        Ok(Command { arguments, environment, directory, network: self.network })
+        Ok(Command { arguments, environment, directory, network: self.reaches_network() })
+    }
+
+    fn reaches_network(&self) -> bool {
+        self.network || self.policy.network
     }
 
     fn program(&self, words: Vec<String>) -> Result<Vec<String>, Refused> {

@@ -84,7 +84,7 @@ impl Scene {
             .config(loaded)
             .folders(own)
             .working_directory(&granted)
-            .builtins(&[builtin("file"), builtin("bench")])
+            .builtins(&[builtin("file"), builtin("bench"), builtin("shell")])
             .helper(berth())
             .build();
         let host = Arc::new(host.await.expect("the plugins load"));

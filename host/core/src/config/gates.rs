@@ -63,6 +63,7 @@ impl Loaded {
             strict_parse: self.placed("tools.shell.strict_parse", tools.shell.strict_parse),
             block_high_risk: self.placed("tools.shell.block_high_risk_commands", tools.shell.block_high_risk_commands),
             ask_for_medium_risk: self.placed("tools.shell.require_approval_for_medium_risk", tools.shell.require_approval_for_medium_risk),
+            network: self.placed("tools.shell.network", tools.shell.network.into()),
             trusted: self.trusted(),
         })
     }

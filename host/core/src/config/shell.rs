@@ -299,3 +299,13 @@ impl JsonSchema for WrittenProgram {
         json_schema!({ "type": "string", "minLength": 1 })
     }
 }
+
+impl From<NetworkGrant> for berth_policy::Network {
+    fn from(grant: NetworkGrant) -> Self {
+        match grant {
+            NetworkGrant::Deny => Self::Deny,
+            NetworkGrant::Ask => Self::Ask,
+            NetworkGrant::Allow => Self::Allow,
+        }
+    }
+}

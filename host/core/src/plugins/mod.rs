@@ -5,6 +5,7 @@
 
 mod approvals;
 pub(crate) mod control;
+mod counsel;
 mod folder;
 mod inspected;
 mod policies;
@@ -101,7 +102,7 @@ impl Plugins {
             return Ok(());
         }
         let candidate = Candidate::built_in(builtin)?;
-        let plugin = self.runtime.load(candidate, self.policies.built_in()?).await?;
+        let plugin = self.runtime.load(candidate, self.policies.built_in(builtin.name)?).await?;
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
         slot.serve(&plugin, true)?;
         self.slots().push(slot);

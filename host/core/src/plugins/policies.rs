@@ -5,12 +5,18 @@ use std::sync::Arc;
 
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
-use berth_runtime::{Builtin, Limits, PluginPolicy, RuntimeConfig};
+use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
 use berth_system::files::Grants;
+use berth_system::process::{Known, Places};
 
-use crate::config::{self, FilePolicy, Folders, Loaded, Problem};
+use crate::config::{self, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
+use crate::governor::Governor;
+use crate::plugins::counsel::Counsel;
 
 const MIB: u64 = 1 << 20;
+
+/// The built-in plugin that runs commands.
+const SHELL: &str = "shell";
 
 /// Decides what a plugin is granted, whenever one is loaded.
 pub(crate) struct Policies {
@@ -20,19 +26,36 @@ pub(crate) struct Policies {
     pub(crate) directory: PathBuf,
     /// What no grant reaches.
     own: Vec<OwnFolder>,
+    /// Who decides on the commands of processes.
+    governor: Arc<Governor>,
+    /// The program that confines itself for processes.
+    helper: Option<PathBuf>,
 }
 
 impl Policies {
     /// `files`: components that were named beside the configuration; no tool may write them either, since they are code that runs next
     /// time.
-    pub(crate) fn new(config: Loaded, folders: Folders, directory: PathBuf, files: &[PathBuf]) -> Self {
+    pub(crate) fn new(
+        config: Loaded,
+        folders: Folders,
+        directory: PathBuf,
+        files: &[PathBuf],
+        governor: Arc<Governor>,
+        helper: Option<PathBuf>,
+    ) -> Self {
         let mut own = config.own(&folders, &directory);
         own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
-        Self { config, folders, directory, own }
+        Self { config, folders, directory, own, governor, helper }
     }
 
-    /// What the built-in plugins are granted.
-    pub(crate) fn built_in(&self) -> Result<PluginPolicy, HostError> {
+    /// What the built-in plugin of a name is granted.
+    pub(crate) fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
+        if name == SHELL {
+            // Loaded in any case: where it is switched off, or may start nothing, its calls say so.
+            let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
+            let policy = self.policy(grants.files.clone(), self.config.config.tools.limits)?;
+            return Ok(PluginPolicy { process: Some(self.processes(grants)?), ..policy });
+        }
         let files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.policy(files, self.config.config.tools.limits)
     }
@@ -41,21 +64,47 @@ impl Policies {
     pub(crate) fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
         let policy = self.policy(files, self.config.plugin_limits(name))?;
+        let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
+        let process = process.map(|grants| self.processes(grants)).transpose()?;
+        let policy = PluginPolicy { process, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
     fn policy(&self, files: FilePolicy, limits: config::Limits) -> Result<PluginPolicy, HostError> {
-        let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
-        let within = grants.iter().any(|grant| self.directory.starts_with(&grant.path));
-        let grants = if grants.is_empty() {
-            None
-        } else {
-            let globs = |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
-            let opened = Grants::open(grants, self.own.clone(), globs).map_err(|error| HostError::Config(error.to_string()))?;
-            Some(Arc::new(opened))
-        };
+        let within = files.grants.iter().any(|grant| self.directory.starts_with(&grant.path));
+        let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.opened(files)?)) };
         let working_directory = within.then(|| self.directory.clone());
         Ok(PluginPolicy { files: grants, working_directory, limits: self.limits(limits), ..PluginPolicy::default() })
+    }
+
+    fn opened(&self, files: FilePolicy) -> Result<Grants, HostError> {
+        let FilePolicy { grants, deny_read, allow_read, deny_write } = files;
+        let globs = |rules: berth_policy::files::FileRules| rules.with_globs(deny_read, allow_read, deny_write);
+        Grants::open(grants, self.own.clone(), globs).map_err(|error| HostError::Config(error.to_string()))
+    }
+
+    /// What a plugin may start.
+    fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
+        let ProcessGrants { files, also, also_hidden, programs, shell, network, sandbox, limits, environment, home } = grants;
+        let counsel = Counsel { governor: Arc::clone(&self.governor) };
+        let places = Places {
+            grants: Arc::new(self.opened(files)?),
+            also,
+            also_hidden,
+            sandbox,
+            limits,
+            home,
+            helper: self.helper.clone(),
+            known: Known::default(),
+        };
+        Ok(Arc::new(ProcessPolicy {
+            programs,
+            shell,
+            network: network == NetworkGrant::Allow,
+            places,
+            environment,
+            counsel: Box::new(counsel),
+        }))
     }
 
     pub(crate) fn limits(&self, limits: config::Limits) -> Limits {

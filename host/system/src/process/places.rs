@@ -40,6 +40,8 @@ pub struct Places {
     pub grants: Arc<Grants>,
     /// What else they see or change, by real paths: caches of build tools, say.
     pub also: Vec<Tree>,
+    /// What of all that isn't theirs, by real paths: files with credentials.
+    pub also_hidden: Vec<PathBuf>,
     /// How much of the sandbox there has to be.
     pub sandbox: Sandbox,
     /// Their bounds.
@@ -105,7 +107,7 @@ impl Places {
             }
         }
         let trees = needed;
-        let mut denied = Denied::default();
+        let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
         self.own(&trees, &mut denied);
         if rules.has_globs() {
             for grant in rules.grants() {

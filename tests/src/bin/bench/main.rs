@@ -14,6 +14,7 @@ mod process;
 mod sandbox;
 mod search;
 mod shape;
+mod shell;
 mod swap;
 mod table;
 mod tree;
@@ -37,13 +38,14 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
     Group { names: &["read"], measure: files::measure },
     Group { names: &["kept"], measure: kept::measure },
     Group { names: &["process"], measure: process::measure },
+    Group { names: &["shell"], measure: shell::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },

@@ -46,6 +46,13 @@ impl Sandbox {
         Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
     }
 
+    /// The built-in tools, with folders of their own below `home`, `directory` to work in, and settings over the defaults.
+    pub(crate) fn with_shell(repository: &Path, home: &Path, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+        let folders = Folders::inside(home);
+        let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
+        Sandbox::build(builder, ECHO)
+    }
+
     /// The file tools, and so many plugins that differ in nothing but their names.
     pub(crate) fn with_copies(repository: &Path, scratch: &Path, copies: usize) -> Result<Sandbox, String> {
         let component = read(&repository.join("target/plugins/bench.wasm"))?;
@@ -154,15 +161,18 @@ impl Sandbox {
     }
 }
 
-/// A host with the built-in plugin, and folders of its own: no one's configuration counts, and what is compiled is kept between runs. It
+/// A host with the built-in plugins, and folders of its own: no one's configuration counts, and what is compiled is kept between runs. It
 /// keeps no answers, since most rows make the same call many times, and measure the run.
 fn builder(repository: &Path) -> Result<HostBuilder, String> {
-    let wasm = read(&repository.join("target/plugins/file.wasm"))?;
-    let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
+    let builtin = |name: &'static str| -> Result<Builtin, String> {
+        let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
+        Ok(Builtin { name, wasm: wasm.leak(), compiled: None })
+    };
+    let builtins = [builtin("file")?, builtin("shell")?];
     let folders = Folders::inside(&repository.join("target/bench/home"));
     // Hundreds of thousands of calls are recorded; none of them is looked at.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;
-    Ok(Host::builder().builtins(&[file]).config(loaded).folders(folders))
+    Ok(Host::builder().builtins(&builtins).config(loaded).folders(folders))
 }
 
 fn loaded(folders: &Folders, settings: &[&str]) -> Result<Loaded, String> {

@@ -1,0 +1,43 @@
+//! The environment is built from nothing.
+
+use std::process::Command;
+
+use crate::support::{Cli, Ended};
+
+const PLANTED: [(&str, &str); 7] = [
+    ("AWS_SECRET_ACCESS_KEY", "planted-1"),
+    ("GITHUB_TOKEN", "planted-2"),
+    ("OPENAI_API_KEY", "planted-3"),
+    ("MY_SETTING", "planted-4"),
+    ("SSH_AUTH_SOCK", "/planted-5"),
+    ("DOCKER_HOST", "unix:///planted-6"),
+    ("BASH_ENV", "/planted-8"),
+];
+
+fn environment(cli: &Cli, settings: &[&str]) -> String {
+    let mut line = vec!["call", "--yes", "bash", "command=env; cat /proc/self/environ", "--set", "tools.autonomy=full"];
+    for setting in settings {
+        line.extend(["--set", setting]);
+    }
+    let mut command: Command = cli.command(&line);
+    command.envs(PLANTED).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").env("TZ", "UTC");
+    Ended::of(command.output().expect("berth starts")).ends(0).stdout
+}
+
+#[test]
+fn nothing_planted_is_found_in_a_commands_environment() {
+    let cli = Cli::new();
+    let seen = environment(&cli, &[]);
+    assert!(!seen.contains("planted"), "{seen}");
+    for usual in ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TZ=UTC", "TERM=dumb", "HOME="] {
+        assert!(seen.lines().any(|line| line.starts_with(usual)), "{usual}: {seen}");
+    }
+}
+
+#[test]
+fn what_is_named_is_passed_on_and_nothing_else() {
+    let cli = Cli::new();
+    let seen = environment(&cli, &["tools.shell.env=[\"MY_SETTING\"]"]);
+    assert!(seen.contains("MY_SETTING=planted-4"), "{seen}");
+    assert_eq!(seen.matches("planted").count(), 2, "{seen}");
+}

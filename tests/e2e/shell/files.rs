@@ -1,0 +1,173 @@
+//! What a command can't read and can't change, whichever program tries.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use super::{run, scene, there_is};
+use crate::support::Scene;
+
+const SECRET: &str = "the-planted-secret";
+
+/// Ways to read a file, by the program that each needs.
+const READERS: [(&str, &str); 12] = [
+    ("cat", "cat FILE"),
+    ("bash", "echo \"$(< FILE)\""),
+    ("dd", "dd if=FILE status=none"),
+    ("python3", "/usr/bin/python3 -c 'print(open(\"FILE\").read())'"),
+    ("perl", "perl -pe 1 FILE"),
+    ("tar", "tar -cf - FILE | cat"),
+    ("cp", "cp FILE copy.txt && cat copy.txt"),
+    ("mv", "mv FILE moved.txt && cat moved.txt"),
+    ("ln", "ln FILE linked.txt && cat linked.txt"),
+    ("ln", "ln -s \"$PWD/FILE\" link.txt && cat link.txt"),
+    ("chmod", "chmod 644 FILE; cat FILE"),
+    ("cat", "cat /proc/self/root/$PWD/FILE /proc/self/cwd/FILE /proc/1/root/$PWD/FILE"),
+];
+
+/// Ways to write a file.
+const WRITERS: [(&str, &str); 10] = [
+    ("bash", "echo gone > FILE"),
+    ("bash", "echo gone >> FILE"),
+    ("tee", "echo gone | tee FILE"),
+    ("dd", "echo gone | dd of=FILE conv=notrunc"),
+    ("python3", "/usr/bin/python3 -c 'open(\"FILE\", \"w\").write(\"gone\")'"),
+    ("rm", "rm -f FILE"),
+    ("mv", "echo gone > new.txt; mv -f new.txt FILE"),
+    ("truncate", "truncate -s 0 FILE"),
+    ("chmod", "chmod 777 FILE"),
+    ("touch", "touch -d 2001-01-01 FILE"),
+];
+
+async fn each(scene: &Scene, ways: &[(&str, &str)], file: &str) {
+    for (program, way) in ways.iter().filter(|(program, _)| there_is(program)) {
+        let ran = run(scene, &way.replace("FILE", file)).await;
+        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{program}: {way}: {ran:?}");
+        scene.assert_untouched();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outside_is_written() {
+    let scene = scene(&[], |root| {
+        symlink(root.join("outside/secret.txt"), root.join("granted/to-file")).expect("a link is made");
+        symlink(root.join("outside"), root.join("granted/to-folder")).expect("a link is made");
+    })
+    .await;
+    let outside = scene.secret_file.display().to_string();
+    for file in [&*outside, "../outside/secret.txt", "to-file", "to-folder/secret.txt", &format!("/proc/self/root{outside}")] {
+        for (_, way) in WRITERS.iter().filter(|(program, _)| there_is(program)) {
+            run(&scene, &way.replace("FILE", file)).await;
+            scene.assert_untouched();
+        }
+    }
+    // The same ways work where they may.
+    run(&scene, "echo first > own.txt; echo second >> own.txt").await;
+    assert_eq!(fs::read_to_string(scene.granted.join("own.txt")).expect("it was written"), "first\nsecond\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outside_is_read() {
+    let scene = scene(&[], |root| {
+        fs::write(root.join("outside/other.txt"), SECRET).expect("a secret is written");
+        symlink(root.join("outside/other.txt"), root.join("granted/to-file")).expect("a link is made");
+    })
+    .await;
+    let outside = scene.outside.join("other.txt").display().to_string();
+    for file in [&*outside, "../outside/other.txt", "to-file"] {
+        each(&scene, &READERS, file).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_denied_is_read_by_no_program() {
+    let plant = |root: &Path| {
+        let granted = root.join("granted");
+        fs::create_dir_all(granted.join("deep/secrets/keys")).expect("folders are made");
+        for file in [".env", "deep/.env", "deep/secrets/keys/key.pem"] {
+            fs::write(granted.join(file), SECRET).expect("a secret is written");
+        }
+        fs::set_permissions(granted.join(".env"), fs::Permissions::from_mode(0o666)).expect("its mode is set");
+    };
+    let scene = scene(&["tools.file.deny_read=[\"**/.env\", \"secrets/**\"]"], plant).await;
+    for file in [".env", "deep/.env", "deep/secrets/keys/key.pem"] {
+        each(&scene, &READERS, file).await;
+        assert_eq!(fs::read_to_string(scene.granted.join(file)).expect("it is still there"), SECRET, "{file}");
+    }
+    let ran = run(&scene, "grep -r planted . ; find . -type f -exec cat {} + ; mv deep elsewhere && cat elsewhere/.env").await;
+    assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran:?}");
+    // Without the rule, the same file is read.
+    let open = super::scene(&[], |root| fs::write(root.join("granted/.env"), SECRET).expect("a secret is written")).await;
+    assert_eq!(run(&open, "cat .env").await.stdout, SECRET);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_written_stays_as_it_is() {
+    let plant = |root: &Path| {
+        let granted = root.join("granted");
+        fs::create_dir_all(granted.join(".git/hooks")).expect("folders are made");
+        for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "berth.toml"] {
+            fs::write(granted.join(file), "").expect("a file is written");
+        }
+    };
+    let scene = scene(&["tools.file.deny_write=[\"locked.txt\"]"], plant).await;
+    for file in ["locked.txt", ".git/config", ".git/hooks/pre-commit", "berth.toml"] {
+        for (_, way) in WRITERS.iter().filter(|(program, _)| there_is(program)) {
+            run(&scene, &way.replace("FILE", file)).await;
+            let path = scene.granted.join(file);
+            assert_eq!(fs::read_to_string(&path).expect("it is still there"), "", "{way} {file}");
+            assert_eq!(fs::metadata(&path).expect("it is still there").permissions().mode() & 0o777, 0o644, "{way} {file}");
+        }
+    }
+    assert_ne!(run(&scene, "echo x > .git/hooks/post-commit").await.code, 0);
+    assert!(!scene.granted.join(".git/hooks/post-commit").exists());
+    run(&scene, "echo x > .git/HEAD").await;
+    assert_eq!(fs::read_to_string(scene.granted.join(".git/HEAD")).expect("git itself writes there"), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn berths_own_folders_are_out_of_reach() {
+    // The folders lie below what is granted.
+    let scene = scene(&["tools.shell.allowed_paths=[\"{root}\"]"], |_| {}).await;
+    let data = scene.root().join("berth/data");
+    // The first call is recorded, and makes the folder.
+    run(&scene, "true").await;
+    fs::write(data.join("planted"), SECRET).expect("a secret is written");
+    let ran = run(&scene, &format!("cat {0}/planted; ls {0}; echo x > {0}/planted; rm -rf {0}", data.display())).await;
+    assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+    assert_eq!(fs::read_to_string(data.join("planted")).expect("it is still there"), SECRET);
+    let config = scene.root().join("berth/config");
+    run(&scene, &format!("mkdir -p {0}; echo 'tools.autonomy = \"full\"' > {0}/berth.toml", config.display())).await;
+    assert!(!config.join("berth.toml").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_no_way_out_by_the_kernel() {
+    let scene = scene(&[], |_| {}).await;
+    let root = scene.root().display().to_string();
+    for command in [
+        "unshare -Ur true",
+        "unshare -m true",
+        "mount -t tmpfs none /mnt",
+        "mount --bind / /mnt",
+        "umount -l /etc/shadow",
+        "chroot / true",
+        "nsenter -t 1 -m true",
+        "mknod device b 254 0",
+        &format!("ls {root}/outside"),
+        "cat /proc/1/environ",
+        "cat /etc/shadow",
+        "echo 1 > /proc/sys/kernel/core_uses_pid",
+        "echo x > /proc/sysrq-trigger",
+        "echo x > /sys/devices/system/cpu/online",
+        "echo x > /usr/bin/berth-was-here",
+        "echo x > /etc/berth-was-here",
+        "kill -9 1",
+    ] {
+        let ran = run(&scene, command).await;
+        assert_ne!(ran.code, 0, "{command}: {ran:?}");
+    }
+    assert!(!Path::new("/usr/bin/berth-was-here").exists() && !Path::new("/etc/berth-was-here").exists());
+    let ran = run(&scene, "grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status").await;
+    assert_eq!(ran.stdout, "CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
+}

@@ -1,0 +1,73 @@
+//! Commands in their sandbox: what they must not reach, and what they need for ordinary work.
+//!
+//! Each test of a wall looks behind it: at the listening socket, the file outside, the list of processes. And each has a counterpart, where
+//! the same command gets through because it may, so that a command which fails for another reason proves nothing.
+
+mod bounds;
+mod ended;
+mod environment;
+mod fallback;
+mod files;
+mod network;
+mod sockets;
+mod work;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_host::{Answer, Approver, Category, Host, Request, Scope};
+use serde_json::{Value, json};
+
+use crate::approvals::Person;
+use crate::support::Scene;
+
+/// A scene in which commands run unasked, for as long as a slow machine needs.
+pub(super) async fn scene(settings: &[&str], prepare: impl FnOnce(&Path)) -> Scene {
+    let mut all = vec!["tools.call=60", "tools.limits.result_mib=8", "tools.shell.allowed_commands=[\"dd if=\"]"];
+    all.extend(settings);
+    Scene::with(&all, prepare).await
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) code: i64,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// Somebody who agrees to everything: what holds back here is not a person.
+pub(super) fn yes() -> Arc<dyn Approver> {
+    Person::yes(Scope::Once)
+}
+
+/// Calls the tool, unasked.
+pub(super) async fn call(host: &Host, arguments: Value) -> Answer {
+    host.call(Request { approver: Some(yes()), ..Request::new("bash", arguments) }).await
+}
+
+/// Runs a command, which has to come to an exit code.
+pub(super) async fn run(scene: &Scene, command: &str) -> Ran {
+    let answer = call(&scene.host, json!({ "command": command })).await;
+    ran(&answer).unwrap_or_else(|| panic!("{command}: {:?}", answer.outcome))
+}
+
+/// What a command came to. None where it didn't run to its end.
+pub(super) fn ran(answer: &Answer) -> Option<Ran> {
+    let structured = match &answer.outcome {
+        Ok(output) => output.structured.clone()?,
+        Err(failure) if failure.category == Category::PermanentFailure => failure.structured.clone()?,
+        Err(_) => return None,
+    };
+    let text = |name: &str| structured[name].as_str().map(str::to_owned);
+    Some(Ran { code: structured["exit_code"].as_i64()?, stdout: text("stdout")?, stderr: text("stderr")? })
+}
+
+/// Whether a program is there to be run. Says so where it isn't: less is tested then.
+pub(super) fn there_is(program: &str) -> bool {
+    let there = ["/usr/bin", "/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    if !there {
+        eprintln!("there is no {program}, so what it would do is not tried");
+    }
+    there
+}

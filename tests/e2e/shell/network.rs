@@ -1,0 +1,76 @@
+//! Without the network there is none, whatever a program calls to get it.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+
+use super::{run, scene, there_is};
+
+/// A client in C: no shell and no interpreter between it and the kernel.
+const CLIENT: &str = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+int main(int argc, char **argv) {
+  struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])) };
+  inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+  int s = socket(AF_INET, SOCK_STREAM, 0);
+  if (s < 0 || connect(s, (struct sockaddr *)&to, sizeof to) < 0) { perror("connect"); return 1; }
+  puts("through");
+  return 0;
+}
+"#;
+
+/// Ways to the port, by the program that each needs.
+const TCP: [(&str, &str); 4] = [
+    ("bash", "exec 3<>/dev/tcp/127.0.0.1/PORT && echo through"),
+    ("python3", "/usr/bin/python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", PORT), 5); print(\"through\")'"),
+    ("perl", "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(\"127.0.0.1:PORT\") or die; print \"through\\n\"'"),
+    ("cc", "cc -o client client.c && ./client PORT"),
+];
+
+fn arrived(listener: &TcpListener) -> usize {
+    listener.set_nonblocking(true).expect("it can be asked without waiting");
+    std::iter::from_fn(|| listener.accept().ok()).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_program_reaches_a_port_without_the_network() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let client = |root: &std::path::Path| fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    for (network, reaches) in [("deny", false), ("ask", false), ("allow", true)] {
+        let scene = scene(&[&format!("tools.shell.network={network}")], client).await;
+        for (program, command) in TCP.iter().filter(|(program, _)| there_is(program)) {
+            let ran = run(&scene, &command.replace("PORT", &port)).await;
+            assert_eq!(ran.stdout.contains("through"), reaches, "{program}, network = {network}: {ran:?}");
+            assert_eq!(arrived(&listener), usize::from(reaches), "{program}, network = {network}");
+        }
+        scene.assert_untouched();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_packet_leaves_without_the_network() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    socket.set_nonblocking(true).expect("it can be asked without waiting");
+    let port = socket.local_addr().expect("it is bound").port();
+    let command = format!("echo hello > /dev/udp/127.0.0.1/{port}");
+    for (network, arrives) in [("deny", false), ("allow", true)] {
+        let scene = scene(&[&format!("tools.shell.network={network}")], |_| {}).await;
+        run(&scene, &command).await;
+        assert_eq!(socket.recv(&mut [0; 16]).is_ok(), arrives, "network = {network}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_can_talk_to_themselves() {
+    if !there_is("python3") {
+        return;
+    }
+    let scene = scene(&["tools.shell.network=deny"], |_| {}).await;
+    let server = "import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); s.listen(); \
+                  c = socket.create_connection(s.getsockname()); print(\"through\")";
+    let ran = run(&scene, &format!("/usr/bin/python3 -c '{server}'")).await;
+    assert_eq!(ran.stdout, "through\n", "{ran:?}");
+}

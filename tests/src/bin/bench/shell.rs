@@ -1,0 +1,78 @@
+//! What a command costs in its sandbox, against the same command without any.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::Setting;
+use crate::measure::{Compared, in_turn, median};
+use crate::sandbox::Sandbox;
+use crate::table::{Row, Target, Unit, show_time};
+
+const ROUNDS: usize = 15;
+const CALLS: usize = 20;
+
+/// What is told apart: settings, what they mean, and what the ratio should be.
+const ROWS: [(&str, &[&str], Target); 4] = [
+    ("in the sandbox, by a helper that waited", &["tools.shell.sandbox=strict", "tools.shell.network=deny"], Target::AtMost(3.0)),
+    ("in the sandbox but for the network, by a fresh helper", &["tools.shell.sandbox=strict", "tools.shell.network=allow"], Target::None),
+    ("without the sandbox, by a fresh helper", &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::None),
+    (
+        "in the sandbox, with a glob that has 2,000 files looked at",
+        &["tools.shell.sandbox=strict", "tools.shell.network=deny", "tools.file.deny_read=[\"**/.env\"]"],
+        Target::None,
+    ),
+];
+
+pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
+    let home = setting.scratch.join("shell");
+    let work = home.join("work");
+    std::fs::create_dir_all(&work).map_err(|error| format!("can't create {}: {error}", work.display()))?;
+    for number in 0..2000 {
+        std::fs::write(work.join(format!("{number}.txt")), "").map_err(|error| format!("can't write to {}: {error}", work.display()))?;
+    }
+    ROWS.iter()
+        .map(|(what, settings, target)| {
+            let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
+            let sandbox = Sandbox::with_shell(&setting.repository, &home, &work, &all)?;
+            let Compared { ours, rival, ratio } = in_turn(ROUNDS, || calls(&sandbox), directly)?;
+            let added = ours.saturating_sub(rival);
+            Ok(Row {
+                name: "shell",
+                what: format!("bash, `true`, {what}, p50"),
+                value: Some(ratio),
+                unit: Unit::Ratio,
+                target: *target,
+                ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),
+                rival: format!("bash -c true {}", show_time(rival)),
+            })
+        })
+        .collect()
+}
+
+fn calls(sandbox: &Sandbox) -> Result<Duration, String> {
+    sandbox.runtime().block_on(async {
+        let mut times = Vec::with_capacity(CALLS);
+        for _ in 0..CALLS {
+            let start = Instant::now();
+            sandbox.call("bash", json!({ "command": "true" })).await?;
+            times.push(start.elapsed());
+        }
+        Ok(median(times))
+    })
+}
+
+/// What an agent would do: the output is read, of which there is none.
+fn directly() -> Result<Duration, String> {
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let start = Instant::now();
+        let ended = Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).output().map_err(|error| format!("bash: {error}"))?;
+        times.push(start.elapsed());
+        if !ended.status.success() {
+            return Err("bash -c true failed".to_owned());
+        }
+    }
+    Ok(median(times))
+}
