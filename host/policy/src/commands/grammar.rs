@@ -198,6 +198,9 @@ impl<'t> Walk<'t> {
             self.unclear("a form stands in it that isn't known");
         }
         self.gaps(node);
+        if kind.ends_with("_redirect") && self.is_numbered(node) {
+            self.unclear(DISPUTED);
+        }
         let above = self.above.last().copied().unwrap_or_default();
         match kind {
             "command" | "declaration_command" | "unset_command" => self.command(node, &[], &[]),
@@ -410,6 +413,13 @@ impl<'t> Walk<'t> {
         let is_stream = operator.ends_with('&') && target.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let writes = operator != "<" && operator != "<&";
         (!is_stream && (target.open || !is_harmless(&target.text))).then_some(Redirect { target, writes })
+    }
+
+    /// Whether a number touches a redirection from before, which says to a shell which stream is meant, and was taken for a word.
+    fn is_numbered(&self, node: Node<'t>) -> bool {
+        let before = &self.source[..node.start_byte()];
+        let word = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        word.len() < before.len() && word.chars().next_back().is_none_or(|c| c.is_whitespace() || ";&|()<>".contains(c))
     }
 
     fn redirect(&mut self, node: Node<'t>) {

@@ -257,6 +257,7 @@ fn nothing_that_a_shell_runs_is_taken_for_a_text() {
         "git log $'\\'; sudo x #'",
         "git log ${x:-<(sudo x)}",
         "git log ${x:-E[ `sudo x`{a,b}E",
+        "A='a b'\\\n 2>f sudo x",
         "git log \r#; sudo x",
         "((1 #2)); sudo x",
         "function git { for i do sudo x; done; }; git a",
