@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::support::{Component, Offer, manifest};
 use markdown::{blocks, code_spans, document, documents, root};
-use reference::reference;
+use reference::{presets, reference};
 use session::Session;
 
 /// What has been built of the plugins.
@@ -178,6 +178,16 @@ fn the_reference_has_every_key_as_it_is() {
         fs::write(&kept, &expected).expect("the reference is written");
         let line = shown.lines().zip(expected.lines()).find(|(shown, expected)| shown != expected);
         panic!("docs/configuration.md, \"Every key\", has to be as in {}; the first difference: {line:#?}", kept.display());
+    }
+}
+
+#[test]
+fn the_presets_of_the_page_are_those_that_there_are() {
+    let expected = presets();
+    if !document("docs/shell.md").contains(&expected) {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("presets.md");
+        fs::write(&kept, &expected).expect("the table is written");
+        panic!("docs/shell.md has to have the table of {}", kept.display());
     }
 }
 

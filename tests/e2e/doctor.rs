@@ -82,6 +82,7 @@ fn a_machine_that_is_well_is_found_well() {
     report.says("Kernel", "openat2", "ok", "never out of it");
     report.says("Kernel", "system call filter", "ok", "enforced");
     report.says("Engine", "compiling", "ok", "in a confined process");
+    report.finding("Process sandbox", "sandbox");
     report.says("Engine", "built-in `file`", "ok", "compiled ahead");
     report.says("Plugins", "file", "ok", "10 tools");
     report.says("Configuration", "file", "ok", "the defaults hold");
@@ -93,6 +94,30 @@ fn a_machine_that_is_well_is_found_well() {
 
     let told = Ended::of(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
     assert!(told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"), "{told}");
+}
+
+#[test]
+fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
+    let there = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success());
+    if !there {
+        eprintln!("NOT TESTED: namespaces that are missing; there is no `unshare`, or it may not make one to take them away in");
+        return;
+    }
+    let cli = Cli::new();
+    let mut command = Command::new("unshare");
+    let line = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" doctor --json";
+    command.args(["-Ur", "sh", "-c", line]).arg(berth()).current_dir(cli.work()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    for (name, value) in doctor(&cli).get_envs() {
+        command.env(name, value.expect("it is set"));
+    }
+    let report = examined(&mut command);
+    report.says("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
+    let fix =
+        report.says("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"].as_str().expect("there is one").to_owned();
+    assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
+    // The rest is there nevertheless.
+    report.says("Process sandbox", "filter of system calls", "ok", "enforced");
 }
 
 #[test]

@@ -78,11 +78,13 @@ fn a_no_to_writing_without_asking_asks() {
 }
 
 #[test]
-fn a_yes_to_the_network_promises_nothing() {
+fn a_yes_to_the_network_is_one_for_commands() {
     let user = Newcomer::new();
     let told = user.run(&["init", "--network", "yes"]).ends(0).stdout;
-    assert!(told.contains("No tool of this version uses the network"), "{told}");
-    assert!(!user.text().contains("network"), "{}", user.text());
+    assert!(told.contains("Commands use the network without asking"), "{told}");
+    assert!(user.text().contains("network = \"allow\""), "{}", user.text());
+    let shown = user.run(&["config", "show", "--json"]).ends(0).stdout;
+    assert!(shown.contains("tools.shell.network"), "{shown}");
 }
 
 #[test]
@@ -122,8 +124,14 @@ fn the_questions_are_asked_at_a_terminal() {
     let user = Newcomer::new();
     let Some(ended) = user.0.typed(&["init"], "/\n..\n\nn\ny\n") else { return };
     let shown = ended.ends(0).stdout;
-    for part in ["the whole machine", "Another one", "without asking? [y/N]", "network? [y/N]", "asks you first", "No tool of this version"]
-    {
+    for part in [
+        "the whole machine",
+        "Another one",
+        "write there without asking? [y/N]",
+        "network without asking? [y/N]",
+        "asks you first",
+        "Commands use the network",
+    ] {
         assert!(shown.contains(part), "{part} is missing: {shown}");
     }
     user.run(&["call", "read", "path=../secret.txt"]).ends(0);

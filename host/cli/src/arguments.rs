@@ -507,7 +507,7 @@ pub(crate) struct InitArguments {
     /// Whether tools may write there without asking
     #[arg(long, value_name = "yes|no")]
     pub(crate) write: Option<YesOrNo>,
-    /// Whether tools may use the network
+    /// Whether commands may use the network without asking
     #[arg(long, value_name = "yes|no")]
     pub(crate) network: Option<YesOrNo>,
 }

@@ -16,7 +16,7 @@ use crate::new_file;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 
-const NO_NETWORK: &str = "No tool of this version uses the network, so nothing is granted; a later version will ask for it by name.";
+const NETWORK: &str = "Commands use the network without asking; no other tool does.";
 const ASKS: &str = "A tool that writes there asks you first.";
 
 /// The built-in tools that write. The one that deletes asks nevertheless: nobody can take that back.
@@ -103,7 +103,7 @@ fn ask<R: BufRead, W: Write>(
     };
     let network = match network {
         Some(network) => network,
-        None => dialogue.yes_or_no("May tools use the network?", false)?,
+        None => dialogue.yes_or_no("May commands use the network without asking?", false)?,
     };
     Ok(Answers { folders, write, network })
 }
@@ -159,6 +159,9 @@ fn configuration(answers: &Answers) -> String {
         let rules = WRITING.map(|tool| format!("[[tools.permissions.{tool}]]\npattern = \"*\"\naction = \"allow\"\n"));
         text += &rules.join("\n");
     }
+    if answers.network {
+        text += "\n[tools.shell]\n# \"ask\" asks for each command, \"deny\" gives it to none.\nnetwork = \"allow\"\n";
+    }
     text
 }
 
@@ -169,7 +172,7 @@ fn told(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
         text += &format!("{ASKS}\n");
     }
     if answers.network {
-        text += &format!("{NO_NETWORK}\n");
+        text += &format!("{NETWORK}\n");
     }
     let covers = |folder: &String| folder == "." || here.starts_with(folder);
     let first = answers.folders.first().filter(|_| !answers.folders.iter().any(covers));
@@ -250,9 +253,9 @@ mod tests {
     fn nothing_is_promised_that_does_not_hold() {
         let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
         let told = |answers: &Answers| told(answers, paths.0, paths.1, paths.2);
-        assert!(told(&answers(&["."], false, true)).contains(ASKS) && told(&answers(&["."], true, true)).contains(NO_NETWORK));
+        assert!(told(&answers(&["."], false, true)).contains(ASKS) && told(&answers(&["."], true, true)).contains(NETWORK));
         let all = told(&answers(&["."], true, false));
-        assert!(!all.contains(ASKS) && !all.contains(NO_NETWORK) && all.contains("berth call list_directory\n"), "{all}");
+        assert!(!all.contains(ASKS) && !all.contains(NETWORK) && all.contains("berth call list_directory\n"), "{all}");
         let elsewhere = told(&answers(&["/a b"], true, false));
         assert!(elsewhere.contains("berth call list_directory path='/a b'\n"), "{elsewhere}");
         let read = configuration(&answers(&["/a\"b"], false, false));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use berth_host::config::presets::{PRESETS, Preset, usual};
 use berth_host::config::{KeyDescription, TableDescription};
 
 /// Columns of a document.
@@ -21,6 +22,29 @@ pub(super) fn reference(tables: &[TableDescription]) -> String {
         }
     }
     text
+}
+
+/// What each preset grants.
+pub(super) fn presets() -> String {
+    let mut text = "| preset | read and written | read | variables |\n|---|---|---|---|\n".to_owned();
+    for preset @ Preset { name, with, caches, writes, reads, variables } in &PRESETS {
+        let with = if with.is_empty() { String::new() } else { format!(", with {}", code(with.iter().copied())) };
+        let written = code(caches.iter().chain(*writes).map(|place| usual(place)));
+        let read = code(reads.iter().map(|place| usual(place)));
+        let variables = code(preset.variables().filter(|name| variables.contains(name) || !name.starts_with("XDG_")));
+        let _ = writeln!(text, "| `{name}`{with} | {written} | {read} | {variables} |");
+    }
+    text
+}
+
+fn code<T: std::fmt::Display>(items: impl Iterator<Item = T>) -> String {
+    let mut seen = Vec::new();
+    for item in items.map(|item| format!("`{item}`")) {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen.join(", ")
 }
 
 /// A paragraph in lines, those after the first behind `indentation`.

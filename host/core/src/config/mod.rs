@@ -7,6 +7,7 @@
 //!
 //! [`Config`] is what can be said, [`load`] reads it, [`Loaded`] is the outcome together with where each value came from.
 
+mod advice;
 mod answers;
 mod bounded;
 mod ceiling;
@@ -38,6 +39,7 @@ mod switches;
 mod types;
 mod variables;
 
+pub use advice::{Advisor, Ended};
 pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
 pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};

@@ -220,6 +220,16 @@ fn root(place: &'static str) -> Option<(&'static str, &'static str)> {
     Some(place.split_once('/').unwrap_or((place, "")))
 }
 
+/// A place as it is while no variable says another: `~/.cargo/registry`.
+pub fn usual(place: &'static str) -> String {
+    let known = root(place).and_then(|(name, rest)| Some((ROOTS.iter().find(|(known, _)| *known == name)?.1, rest)));
+    match known {
+        Some((default, "")) => usual(default),
+        Some((default, rest)) => format!("{}/{rest}", usual(default)),
+        None => place.to_owned(),
+    }
+}
+
 /// Where places lie for one operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'r> {

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
+use berth_policy::files::FileRules;
 use berth_policy::redact::{self, Keys};
 use berth_policy::{Origin, Programs};
 use berth_system::confine::{Limits, Sandbox, Tree};
 
-use super::presets::{Preset, Roots, with_all};
-use super::{FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems, Shell, Source, VariableName};
+use super::advice::Advisor;
+use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
+use super::{
+    AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems, SandboxMode, Shell, Source, VariableName,
+};
 
 /// What the processes of one plugin may see, reach and use.
 #[derive(Clone, Debug)]
@@ -34,6 +38,16 @@ pub struct ProcessGrants {
     pub environment: Vec<(String, String)>,
     /// Their home, by its real path.
     pub home: Option<PathBuf>,
+    /// Who knows what could help where a command fails.
+    pub advice: Advisor,
+}
+
+/// What one table of the configuration says of processes.
+struct Granted<'g> {
+    table: String,
+    network: NetworkGrant,
+    allowed: &'g [AllowedPath],
+    env: &'g [VariableName],
 }
 
 /// Where programs are looked for if the operator's environment doesn't say.
@@ -62,8 +76,8 @@ impl Loaded {
             false => &Vec::new(),
         };
         let files = self.process_files("tools.shell.allowed_paths", paths, folders, working_directory)?;
-        let grants = self.processes(files, &shell.env, folders);
-        Ok(ProcessGrants { shell: shell.enabled, network: shell.network, ..grants })
+        let granted = Granted { table: "tools.shell".to_owned(), network: shell.network, allowed: paths, env: &shell.env };
+        Ok(ProcessGrants { shell: shell.enabled, ..self.processes(files, &granted, folders, working_directory) })
     }
 
     /// What the processes of the plugin `name` may see and use. None where it may start none.
@@ -83,7 +97,8 @@ impl Loaded {
         });
         let programs = Programs::new(entries).map_err(|message| Problems::from(Problem::new(self.source(&key("programs")), message)))?;
         let network = if plugin.network { NetworkGrant::Allow } else { NetworkGrant::Deny };
-        Ok(Some(ProcessGrants { programs, shell: plugin.shell, network, ..self.processes(files, &plugin.env, folders) }))
+        let granted = Granted { table: format!("plugins.{name}"), network, allowed: &plugin.allowed_paths, env: &plugin.env };
+        Ok(Some(ProcessGrants { programs, shell: plugin.shell, ..self.processes(files, &granted, folders, working_directory) }))
     }
 
     /// The files of processes. The built-in default of `deny_write` is for tools that write what a model says: of git's folder, git itself
@@ -91,7 +106,7 @@ impl Loaded {
     fn process_files(
         &self,
         key: &str,
-        paths: &[super::AllowedPath],
+        paths: &[AllowedPath],
         folders: &Folders,
         working_directory: &Path,
     ) -> Result<FilePolicy, HostError> {
@@ -99,7 +114,7 @@ impl Loaded {
         self.file_policy(key, paths, &|glob| !is_default(glob), folders, working_directory)
     }
 
-    fn processes(&self, files: FilePolicy, env: &[VariableName], folders: &Folders) -> ProcessGrants {
+    fn processes(&self, files: FilePolicy, granted: &Granted<'_>, folders: &Folders, working_directory: &Path) -> ProcessGrants {
         let shell = &self.config.tools.shell;
         let variables = self.variables();
         let home = folders.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
@@ -110,21 +125,47 @@ impl Loaded {
             }
         }
         let roots = home.as_deref().map(|home| Roots { home, variables: &variables });
-        let also = roots.iter().flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset))).collect();
+        let also: Vec<Tree> = roots.iter().flat_map(|roots| presets.iter().flat_map(|preset| roots.trees(preset))).collect();
         let credentials = roots.iter().flat_map(Roots::credentials);
         // What the operator grants by itself is granted.
-        let granted = |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
+        let is_granted = |path: &PathBuf| files.grants.iter().any(|grant| path.starts_with(&grant.path));
+        let also_hidden = credentials.filter(|path| !is_granted(path)).collect();
+        let environment = environment(&variables, home.as_deref(), &presets, granted.env);
+        let limits = Limits::from(shell.limits);
+        let named = |preset: &&Preset| presets.iter().any(|known| known.name == preset.name);
+        let others = PRESETS.iter().filter(|preset| !named(preset));
+        let places =
+            |preset: &'static Preset| roots.iter().flat_map(move |roots| preset.places().filter_map(|(place, _)| roots.find(place)));
+        let rules = FileRules::new(files.grants.clone(), Vec::new());
+        let advice = Advisor {
+            table: format!("[{}]", granted.table),
+            shell: granted.table == "tools.shell",
+            network: granted.network,
+            rules: rules.with_globs(files.deny_read.clone(), files.allow_read.clone(), files.deny_write.clone()),
+            allowed: granted.allowed.to_vec(),
+            also: also.clone(),
+            presets: others.flat_map(|preset| places(preset).map(|place| (preset.name, place))).collect(),
+            named: shell.presets.iter().filter_map(|name| Some(name.preset()?.name)).collect(),
+            credentials: roots.iter().flat_map(|roots| CREDENTIALS.iter().filter_map(|place| roots.find(place))).collect(),
+            variables: environment.iter().map(|(name, _)| name.clone()).collect(),
+            env: granted.env.iter().map(|name| name.as_str().to_owned()).collect(),
+            home: home.clone(),
+            directory: working_directory.to_owned(),
+            limits,
+            sandboxed: shell.sandbox != SandboxMode::Off,
+        };
         ProcessGrants {
             also,
-            also_hidden: credentials.filter(|path| !granted(path)).collect(),
+            also_hidden,
             programs: Programs::default(),
             shell: false,
-            network: NetworkGrant::Deny,
+            network: granted.network,
             sandbox: shell.sandbox.into(),
-            limits: shell.limits.into(),
-            environment: environment(&variables, home.as_deref(), &presets, env),
+            limits,
+            environment,
             home,
             files,
+            advice,
         }
     }
 

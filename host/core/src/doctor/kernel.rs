@@ -14,11 +14,6 @@ pub(super) fn findings() -> Vec<Finding> {
     vec![version(), proc(), resolving(), filter(), watching()]
 }
 
-/// What a sandbox of started programs will need.
-pub(super) fn confinement() -> Vec<Finding> {
-    vec![namespaces(), landlock()]
-}
-
 fn version() -> Finding {
     let name = "version";
     let Some(release) = machine::release() else {
@@ -81,27 +76,5 @@ fn watching() -> Finding {
         }
         Some(limits) => Finding::ok(name, format!("{} watchers, {} watches", limits.instances, limits.watches)),
         None => Finding::ok(name, "works; its limits are not told"),
-    }
-}
-
-fn namespaces() -> Finding {
-    let name = "namespaces";
-    let namespaces = machine::namespaces();
-    let missing: Vec<&str> = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| !namespaces.kinds.contains(kind)).collect();
-    if let Some(first) = namespaces.forbidden_by.first() {
-        return Finding::warning(name, "not for users who are not root", format!("sysctl {first}"));
-    }
-    if !missing.is_empty() {
-        return Finding::warning(name, format!("the kernel has none for: {}", missing.join(", ")), "a kernel with CONFIG_NAMESPACES");
-    }
-    Finding::ok(name, "user, mount, process and network, and no setting forbids them")
-}
-
-fn landlock() -> Finding {
-    let name = "Landlock";
-    match machine::landlock() {
-        Some(true) => Finding::ok(name, "there"),
-        Some(false) => Finding::warning(name, "not switched on", "the kernel parameter lsm=landlock,…, before the modules that are there"),
-        None => Finding::ok(name, "not known: /sys/kernel/security is not mounted"),
     }
 }

@@ -20,6 +20,7 @@ mod kept;
 mod kernel;
 mod limits;
 mod plugins;
+mod processes;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,7 +56,8 @@ impl Examination {
     pub async fn run(self) -> Report {
         let mut report = Report::default();
         report.add("Kernel", finding::within(PATIENCE, kernel::findings).await);
-        report.add("Process sandbox (nothing uses it yet)", finding::within(PATIENCE, kernel::confinement).await);
+        let helper = self.helper.clone();
+        report.add("Process sandbox", finding::within(PATIENCE, move || processes::findings(helper)).await);
 
         let inputs = self.inputs.clone();
         let (read, found) = configuration::read(inputs, PATIENCE).await;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use berth_contract::Denial;
 use berth_runtime::Failed;
 
+use crate::config::{Advisor, Ended};
 use crate::governor::Governor;
 
-/// Asks whoever decides on calls.
+/// Asks whoever decides on calls, and whoever knows what the sandbox holds.
 pub(super) struct Counsel {
     pub(super) governor: Arc<Governor>,
+    pub(super) advisor: Advisor,
 }
 
 impl berth_runtime::Counsel for Counsel {
@@ -19,7 +21,8 @@ impl berth_runtime::Counsel for Counsel {
         Some(decision.denial(format!("run {}", berth_contract::text::neutral_line(berth_contract::text::cut(line, 512)))))
     }
 
-    fn advice(&self, _failed: &Failed<'_>) -> Vec<String> {
-        Vec::new()
+    fn advice(&self, failed: &Failed<'_>) -> Vec<String> {
+        let Failed { code, stdout, stderr, network } = *failed;
+        self.advisor.about(&Ended { code, stdout, stderr, network })
     }
 }

@@ -27,3 +27,4 @@ pub(crate) use run::WAITS;
 pub use run::{HELPER, run};
 pub(crate) use spec::{Begun, ENDED_BY};
 pub use spec::{Bound, Limits, Sandbox, Spec, Tree, TreeAccess};
+pub use trees::landlock_version;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::spec::{Spec, TreeAccess};
@@ -59,6 +59,20 @@ pub(super) fn restrict(spec: &Spec, view: bool) -> Result<(), String> {
         RulesetStatus::NotEnforced => Err("Landlock: this kernel does not have it".to_owned()),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
+}
+
+/// The version of Landlock that this kernel has, as far as Berth knows versions. None: it has none, or doesn't let it be used.
+///
+/// It is told to who is restricted, so a thread that ends at once has itself restricted.
+pub fn landlock_version() -> Option<u32> {
+    let tried = || {
+        let ruleset = Ruleset::default().handle_access(AccessFs::MakeSock).ok()?.create().ok()?;
+        match ruleset.restrict_self().ok()?.landlock {
+            LandlockStatus::Available { effective_abi, .. } => u32::try_from(effective_abi as i32).ok(),
+            _ => None,
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(tried).join().ok().flatten())
 }
 
 fn allow(rules: RulesetCreated, path: &str, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {

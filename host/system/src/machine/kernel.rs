@@ -16,12 +16,6 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Whether the kernel lets a process confine its own file access (Landlock). `None` where it does not say.
-pub fn landlock() -> Option<bool> {
-    let modules = text("/sys/kernel/security/lsm")?;
-    Some(modules.split(',').any(|name| name == "landlock"))
-}
-
 /// What the kernel allows of namespaces to those who are not root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {

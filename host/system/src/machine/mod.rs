@@ -5,10 +5,10 @@ mod folder;
 mod kernel;
 mod resources;
 
-pub use crate::confine::filter_works;
+pub use crate::confine::{filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
 pub use folder::{FileSystem, Folder, There, Usage, look_at, usage};
-pub use kernel::{Namespaces, WatchLimits, landlock, namespaces, release, version, watch_limits, watching_works};
+pub use kernel::{Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
 /// A number that the kernel tells in a file.

@@ -1,0 +1,202 @@
+//! Advice for what real tools say, and none where the sandbox has nothing to do with it.
+
+use std::path::{Path, PathBuf};
+
+use berth_policy::files::{Grant, PathGlobs};
+
+use super::*;
+
+/// Commands in `/home/u/work`, with a sandbox and one preset.
+fn advisor() -> Advisor {
+    let grant = |path: &str, access| Grant { path: path.into(), access, place: "[tools.shell] in berth.toml, line 2".into() };
+    let globs = |glob: &str| PathGlobs::new(vec![(glob.to_owned(), "[tools.file] in berth.toml, line 7")]).expect("it is a glob");
+    let rules = FileRules::new(vec![grant("/home/u/work", Access::Write), grant("/home/u/books", Access::Read)], Vec::new());
+    let home = |place: &str| PathBuf::from("/home/u").join(place);
+    Advisor {
+        table: "[tools.shell]".to_owned(),
+        shell: true,
+        network: NetworkGrant::Ask,
+        rules: rules.with_globs(globs("**/.env"), PathGlobs::default(), globs("vendor")),
+        allowed: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
+        also: vec![Tree { path: "/home/u/.gitconfig".to_owned(), access: TreeAccess::Read }],
+        presets: vec![
+            ("cargo", home(".cargo/registry")),
+            ("npm", home(".npm/_cacache")),
+            ("python", home(".pyenv")),
+            ("rustup", home(".rustup")),
+        ],
+        named: vec!["git"],
+        credentials: vec![home(".npmrc"), home(".ssh")],
+        variables: vec!["PATH".to_owned(), "HOME".to_owned()],
+        env: vec!["EDITOR".to_owned()],
+        home: Some("/home/u".into()),
+        directory: "/home/u/work".into(),
+        limits: Limits::default(),
+        sandboxed: true,
+    }
+}
+
+fn about(advisor: &Advisor, stderr: &str) -> Vec<String> {
+    advisor.about(&Ended { code: Some(1), stdout: "", stderr, network: false })
+}
+
+#[test]
+fn what_the_sandbox_kept_back_is_told_with_its_line() {
+    let network = "network = \"allow\"` in [tools.shell]";
+    let cargo = "presets = [\"git\", \"cargo\"]` in [tools.shell]";
+    let processes = "processes = 1024` in [tools.shell.limits]";
+    let memory = "memory_mib = 8192` in [tools.shell.limits]";
+    let scratch = "scratch_mib = 2048` in [tools.shell.limits]";
+    for (stderr, expected) in [
+        ("curl: (6) Could not resolve host: example.com", network),
+        ("fatal: unable to access 'https://example.com/x.git/': Could not resolve host: example.com", network),
+        ("ssh: Could not resolve hostname example.com: Temporary failure in name resolution", network),
+        ("npm error code EAI_AGAIN\nnpm error syscall getaddrinfo", network),
+        ("npm error code ENOTFOUND", network),
+        ("error: failed to get `serde`\n  [6] Could not resolve hostname (Could not resolve host: index.crates.io)", network),
+        ("go: x: dial tcp: lookup proxy.golang.org on 10.0.0.2:53: network is unreachable", network),
+        ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", network),
+        ("connect: Network is unreachable", network),
+        ("wget: unable to resolve host address 'example.com'", network),
+        (
+            "psql: connection to server at \"localhost\" (127.0.0.1), port 5432 failed: Connection refused",
+            "`localhost` is the command's own",
+        ),
+        ("Error: connect ECONNREFUSED ::1:6379", "`localhost` is the command's own"),
+        ("cat: /home/u/books/x.txt: Permission denied", ""),
+        ("bash: /home/u/books/x.txt: Read-only file system", "granted for reading alone, by [tools.shell] in berth.toml, line 2"),
+        ("cat: .env: Permission denied", "is kept from commands, by deny_read = \"**/.env\" ([tools.file] in berth.toml, line 7)"),
+        ("cat: /home/u/work/a/.env: Permission denied", "by deny_read = \"**/.env\""),
+        ("touch: cannot touch 'vendor/x': Read-only file system", "by deny_write = \"vendor\""),
+        ("error: could not write config file .git/config: Device or resource busy", "`allowed_paths = [\".\", \".git\"]` in [tools.shell]"),
+        (
+            "cat: /home/u/other/notes.txt: No such file or directory",
+            "`allowed_paths = [\".\", { path = \"~/other\", access = \"read\" }]` in [tools.shell]",
+        ),
+        ("ls: cannot access '/home/u/other': No such file or directory", "{ path = \"~/other\", access = \"read\" }"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/data/2024/x.csv'",
+            "{ path = \"~/data/2024\", access = \"read\" }",
+        ),
+        ("cp: cannot create regular file '/home/u/out/x': Read-only file system", "`allowed_paths = [\".\", \"~/out\"]`"),
+        ("cat: ../other/x: No such file or directory", "\"~/other\""),
+        ("error: failed to open `/home/u/.cargo/registry/cache/x`: Permission denied (os error 13)", cargo),
+        ("/home/u/.pyenv/shims/python: line 8: /home/u/.pyenv/libexec/pyenv: No such file or directory", "\"python\"]"),
+        ("error: rustup could not choose a version of cargo to run", "presets = [\"git\", \"rustup\"]"),
+        ("cat: /home/u/.ssh/id_ed25519: No such file or directory", "where credentials are kept"),
+        ("error: could not lock config file /home/u/.gitconfig: Read-only file system", "by a preset"),
+        ("bash: line 1: DATABASE_URL: unbound variable", "`env = [\"EDITOR\", \"DATABASE_URL\"]` in [tools.shell]"),
+        ("KeyError: 'API_BASE'", "\"API_BASE\"]"),
+        ("Error: environment variable `SENTRY_DSN` not set", "\"SENTRY_DSN\"]"),
+        ("thread 'main' panicked: environment variable not found: \"RPC_URL\"", "\"RPC_URL\"]"),
+        ("bash: fork: retry: Resource temporarily unavailable", processes),
+        ("RuntimeError: can't start new thread", processes),
+        ("make: fork: Cannot allocate memory", memory),
+        ("MemoryError", memory),
+        ("memory allocation of 1073741824 bytes failed", memory),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", memory),
+        ("dd: error writing 'x': File too large", "file_mib = 8192` in [tools.shell.limits]"),
+        ("OSError: [Errno 24] Too many open files: 'x'", "open_files = 8192` in [tools.shell.limits]"),
+        ("dd: error writing '/tmp/x': No space left on device", scratch),
+        ("npm error ENOSPC: no space left on device, write '/home/u/.npm/_logs/x.log'", scratch),
+    ] {
+        let notices = about(&advisor(), stderr);
+        match expected {
+            "" => assert_eq!(notices, [""; 0], "{stderr}"),
+            expected => assert!(matches!(&notices[..], [notice] if notice.contains(expected)), "{stderr}: {notices:?}"),
+        }
+    }
+    let ended = |code| advisor().about(&Ended { code: Some(code), stdout: "", stderr: "", network: false });
+    assert!(ended(153)[0].contains("file_mib = 8192") && ended(152)[0].contains("cpu_secs = 7200"));
+    assert!(ended(1).is_empty());
+}
+
+#[test]
+fn what_has_nothing_to_do_with_it_gets_none() {
+    for stderr in [
+        "error[E0308]: mismatched types\n --> src/main.rs:3:5",
+        "make: *** No rule to make target 'all'.  Stop.",
+        "cat: x.txt: No such file or directory",
+        "cat: ./src/x.txt: No such file or directory",
+        "cat: /home/u/work/x.txt: No such file or directory",
+        "ls: cannot access '/usr/lib/nothing': No such file or directory",
+        "ls: cannot access '/no-such-root/x': No such file or directory",
+        "cat: /tmp/x: No such file or directory",
+        "bash: ./run.sh: Permission denied",
+        "bash: line 1: /usr/bin/x: Permission denied",
+        "bash: foo: command not found",
+        "ls: cannot access '/': Permission denied",
+        "cat: /home/u/.hidden: No such file or directory",
+        "cat: /home/u: Permission denied",
+        "error: the symbol `E_FOO` is not defined here\nFAILED tests/x.py::test - AssertionError: assert 1 == 2",
+        "variable 'x' is not set",
+        "ERROR is not set",
+        "PATH: unbound variable",
+        "EDITOR: unbound variable",
+        "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "read: Resource temporarily unavailable",
+        "ENOSPC: System limit for number of file watchers reached, watch '/tmp/x'",
+        "write /home/u/work/x: no space left on device",
+        "error writing: No space left on device",
+        "curl: (7) Failed to connect to 10.1.2.3 port 80: Connection refused",
+        "fatal: not a git repository (or any of the parent directories): .git",
+        "see https://example.com/no/such/file: No such file or directory",
+        "",
+    ] {
+        let notices = about(&advisor(), stderr);
+        assert!(notices.is_empty() || stderr.contains("E_FOO") && notices.len() == 1, "{stderr}: {notices:?}");
+    }
+}
+
+#[test]
+fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
+    let failed = |advisor: &Advisor, network| {
+        advisor.about(&Ended { code: Some(6), stdout: "", stderr: "curl: (6) Could not resolve host: example.com", network })
+    };
+    assert!(failed(&advisor(), true).is_empty());
+    assert_eq!(failed(&advisor(), false).len(), 1);
+    let off = Advisor { sandboxed: false, ..advisor() };
+    assert!(failed(&off, false).is_empty() && about(&off, "cat: /home/u/other/x.txt: No such file or directory").is_empty());
+    assert!(about(&off, "bash: fork: retry: Resource temporarily unavailable").is_empty());
+    assert_eq!(about(&off, "X_Y: unbound variable").len(), 1);
+}
+
+#[test]
+fn each_grant_of_the_network_has_its_own_words() {
+    let said = |network, shell, table: &str| {
+        let advisor = Advisor { network, shell, table: table.to_owned(), ..advisor() };
+        about(&advisor, "connect: Network is unreachable").remove(0)
+    };
+    assert!(said(NetworkGrant::Deny, true, "[tools.shell]").contains("`network = \"ask\"` in [tools.shell], where it is \"deny\" now"));
+    assert!(said(NetworkGrant::Allow, true, "[tools.shell]").contains("it is granted"));
+    assert!(said(NetworkGrant::Deny, false, "[plugins.x]").contains("`network = true` in [plugins.x]"));
+}
+
+#[test]
+fn a_hostile_output_gets_few_short_lines_that_steer_nothing() {
+    let many: String = (0..10_000).map(|n| format!("cat: /home/u/d{n}/x.txt: No such file or directory\n")).collect();
+    assert_eq!(about(&advisor(), &many).len(), MOST);
+    let long = format!("cat: /home/u/{}/x.txt: No such file or directory", "y".repeat(10_000));
+    let odd = "cat: /home/u/\u{1b}[2J\u{202e}x/y.txt: No such file or directory";
+    for stderr in [long.as_str(), odd, "é".repeat(20_000).as_str(), &"/".repeat(20_000), &"'".repeat(20_000)] {
+        for notice in about(&advisor(), stderr) {
+            assert!(notice.len() < 30_000 && !notice.contains(['\u{1b}', '\n', '\u{202e}']), "{notice:?}");
+        }
+    }
+}
+
+#[test]
+fn whether_something_is_there_is_not_told() {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let home = root.path().canonicalize().expect("it is there");
+    std::fs::create_dir(home.join("real")).expect("a folder is made");
+    std::fs::write(home.join("real/secret.txt"), "x").expect("a file is written");
+    let advisor = Advisor { home: Some(home.clone()), directory: Path::new("/elsewhere").into(), ..advisor() };
+    let said = |name: &str| {
+        let stderr = format!("cat: {}/{name}/secret.txt: No such file or directory", home.display());
+        about(&advisor, &stderr).into_iter().map(|notice| notice.replace(name, "NAME")).collect::<Vec<_>>()
+    };
+    assert_eq!(said("real"), said("fake"));
+    assert_eq!(said("real").len(), 1);
+}

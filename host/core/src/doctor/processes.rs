@@ -1,0 +1,155 @@
+//! What this kernel gives of the sandbox of processes, found by putting one on.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use berth_contract::CancellationToken;
+use berth_runtime::own_helper;
+use berth_system::confine::{Limits, Sandbox};
+use berth_system::files::Grants;
+use berth_system::machine;
+use berth_system::process::{Child, Command, Known, Places, StartError};
+
+use super::Finding;
+
+/// Until when the harmless program has to be through.
+const TIME: Duration = Duration::from_secs(20);
+
+/// The first kernel that bounds the processes of a namespace, root's too.
+const BOUNDS_PROCESSES: (u32, u32) = (6, 14);
+
+/// The first that keeps processes from sockets without a path, and from signalling others.
+const SCOPES: u32 = 6;
+
+const LESS: &str = "or, to go without: `sandbox = \"best-effort\"` in [tools.shell]";
+
+/// Every part of the sandbox.
+pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
+    let Some(helper) = helper.or_else(own_helper) else {
+        let found = "not tried: this program can't confine itself, so it starts no processes";
+        return vec![Finding::warning("sandbox", found, "call `berth_host::helper_hook()` first thing in `main`")];
+    };
+    let begun = Instant::now();
+    let (state, missing) = match tried(&helper, Sandbox::Strict) {
+        Ok(_) => (Ok(begun.elapsed()), Vec::new()),
+        Err(reason) => {
+            let missing = tried(&helper, Sandbox::BestEffort).unwrap_or_else(|nothing| vec![nothing]);
+            (Err(reason), missing)
+        }
+    };
+    // What is missing for want of something else isn't told a second time.
+    let lacks = |part: &str| missing.iter().find(|reason| reason.starts_with(part)).map(String::as_str);
+    let namespaces = match (&state, lacks("namespaces")) {
+        (Err(reason), None) if missing.is_empty() || is_view(reason) => Some(reason.as_str()),
+        (_, found) => found,
+    };
+    vec![
+        together(&state),
+        self::namespaces(namespaces),
+        landlock(lacks("Landlock")),
+        filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
+        processes(),
+    ]
+}
+
+fn is_view(reason: &str) -> bool {
+    ["mounting", "cloning", "protecting", "making", "taking the mounts", "hiding", "entering", "leaving"]
+        .iter()
+        .any(|step| reason.starts_with(step))
+}
+
+/// The parts that are missing where a harmless program runs in the sandbox.
+fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, String> {
+    let places = Places {
+        grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules).map_err(|error| error.to_string())?),
+        also: Vec::new(),
+        also_hidden: Vec::new(),
+        sandbox,
+        limits: Limits::default(),
+        home: None,
+        helper: Some(helper.to_owned()),
+        known: Known::default(),
+    };
+    let command = Command {
+        arguments: vec!["true".to_owned()],
+        environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        directory: PathBuf::from("/"),
+        network: false,
+    };
+    let child = Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());
+    let mut child = child.map_err(|error| match error {
+        StartError::Sandbox(reason) => reason,
+        other => other.to_string(),
+    })?;
+    child.wait_for_end(&mut |_| {});
+    Ok(child.missing().to_vec())
+}
+
+fn together(state: &Result<Duration, String>) -> Finding {
+    let name = "sandbox";
+    match state {
+        Ok(time) => Finding::ok(name, format!("strict: all of it, in {} ms", time.as_millis())),
+        Err(reason) => {
+            let fix = format!("what the findings below say, {LESS}");
+            Finding::warning(name, format!("not all of it can be had, so no command starts: {reason}"), fix)
+        }
+    }
+}
+
+/// Those of users, mounts, processes and the network, and the view that they are for.
+fn namespaces(missing: Option<&str>) -> Finding {
+    let name = "namespaces";
+    let known = machine::namespaces();
+    let Some(reason) = missing else {
+        return Finding::ok(name, "users, mounts, processes and network of their own, and a view of the granted directories alone");
+    };
+    let absent: Vec<&str> = ["user", "mnt", "pid", "net"].into_iter().filter(|kind| !known.kinds.contains(kind)).collect();
+    let fix = match (absent.is_empty(), known.forbidden_by.first()) {
+        (false, _) => "a kernel with CONFIG_NAMESPACES and CONFIG_USER_NS".to_owned(),
+        (true, Some(setting)) => format!("sysctl {setting}"),
+        (true, None) => "in a container: `docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+                         --security-opt systempaths=unconfined …`; elsewhere, a service's RestrictNamespaces=no"
+            .to_owned(),
+    };
+    let found = format!(
+        "missing ({reason}): a command sees the names of all files and all processes of its user, and its network can only be kept from it in part"
+    );
+    Finding::warning(name, found, fix)
+}
+
+fn landlock(missing: Option<&str>) -> Finding {
+    let name = "Landlock";
+    match (missing, machine::landlock_version()) {
+        (None, Some(version)) if version >= SCOPES => Finding::ok(name, format!("version {version}")),
+        (None, Some(version)) => Finding::ok(
+            name,
+            format!("version {version}; from {SCOPES} on (Linux 6.12) it also covers sockets without a path, and signals"),
+        ),
+        (reason, _) => {
+            let reason = reason.map(|reason| format!(": {}", reason.trim_start_matches("Landlock: "))).unwrap_or_default();
+            let fix = "Linux 6.2 or later, with the kernel parameter lsm=landlock,…, before the modules that are there; in a container, a \
+                       seccomp profile that allows landlock_create_ruleset";
+            Finding::warning(name, format!("missing{reason}: the view alone keeps files"), fix)
+        }
+    }
+}
+
+fn filter(missing: Option<&str>) -> Finding {
+    let name = "filter of system calls";
+    match missing {
+        None => Finding::ok(name, "enforced"),
+        Some(reason) => {
+            let fix = "a kernel with CONFIG_SECCOMP_FILTER; in a container, a profile that allows seccomp and prctl";
+            Finding::warning(name, format!("missing: {reason}"), fix)
+        }
+    }
+}
+
+fn processes() -> Finding {
+    let name = "number of processes";
+    match machine::release().as_deref().and_then(machine::version) {
+        Some(version) if version >= BOUNDS_PROCESSES => Finding::ok(name, "bounded by the kernel, root's too"),
+        _ => Finding::ok(name, "bounded by the kernel for users, and for root by who watches; Linux 6.14 bounds root's too"),
+    }
+}
