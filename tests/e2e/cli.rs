@@ -91,9 +91,19 @@ fn verbose_tells_the_steps_beside_the_answer() {
 fn tools_are_listed_and_described() {
     let cli = Cli::new();
     let listed = cli.run(&["tools"]).ends(0).stdout;
-    for tool in
-        ["read", "write", "edit", "grep", "find_path", "list_directory", "create_directory", "copy_path", "move_path", "delete_path"]
-    {
+    for tool in [
+        "read",
+        "write",
+        "edit",
+        "grep",
+        "find_path",
+        "list_directory",
+        "create_directory",
+        "copy_path",
+        "move_path",
+        "delete_path",
+        "bash",
+    ] {
         assert!(listed.lines().any(|line| line.starts_with(tool)), "{tool} is missing: {listed}");
     }
     let told = cli.run(&["tools", "read"]).ends(0).stdout;

@@ -15,7 +15,16 @@ use crate::envelope::add_notice;
 /// The failure, without the output.
 pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
     let (failure, advice) = match finished.ending {
-        Ending::Exited => exited(finished.exit_code.unwrap_or(-1)),
+        Ending::Exited => {
+            let code = finished.exit_code.unwrap_or(-1);
+            let failure = Failure::permanent("exit-status", format!("Exit code: {code}"));
+            let advice = match code {
+                126 => "What it names is there and can't be executed: look at its mode and its first line.",
+                127 => "A command was not found: look at its name, and whether it is installed.",
+                _ => "",
+            };
+            (failure, advice)
+        }
         Ending::Timeout => {
             let message = format!("its time was up: the command was ended after {} s", took.as_secs());
             let failure = Failure::new(Category::Timeout, message);
@@ -41,21 +50,9 @@ pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
             "Write to a file, or have less of it written: no key of the configuration raises that bound.",
         ),
     };
-    let mut suggestion = advice.to_owned();
     // What the host knows helps more than what holds for all commands.
-    if !finished.notices.is_empty() {
-        suggestion = finished.notices.join("\n");
-    }
-    failure.with_suggestion(suggestion)
-}
-
-fn exited(code: i32) -> (Failure, &'static str) {
-    let advice = match code {
-        126 => "What it names is there and can't be executed: look at its mode and its first line.",
-        127 => "A command was not found: look at its name, and whether it is installed.",
-        _ => "What it wrote says why.",
-    };
-    (Failure::permanent("exit-status", format!("Exit code: {code}")), advice)
+    let suggestion = if finished.notices.is_empty() { advice.to_owned() } else { finished.notices.join("\n") };
+    if suggestion.is_empty() { failure } else { failure.with_suggestion(suggestion) }
 }
 
 fn bound(code: &'static str, what: &str, advice: &'static str) -> (Failure, &'static str) {

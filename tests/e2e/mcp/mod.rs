@@ -1,7 +1,7 @@
 //! `berth serve`: the real binary, and clients that write the protocol themselves.
 
 mod approvals;
-mod client;
+pub(crate) mod client;
 mod conformance;
 mod driven;
 mod hostile;

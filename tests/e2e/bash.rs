@@ -1,0 +1,185 @@
+//! The `bash` tool, from the command line and over MCP.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::mcp::client::{Client, LEGACY};
+use crate::support::{Cli, run, soon};
+
+/// Commands run unasked here.
+fn unasked() -> Cli {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n");
+    cli
+}
+
+#[track_caller]
+fn envelope(cli: &Cli, arguments: &Value, code: i32) -> Value {
+    let said = cli.run(&["call", "--json", "bash", &arguments.to_string()]).ends(code).json();
+    let of = if said["ok"] == true { &said["output"] } else { &said["failure"] };
+    of["structured"].clone()
+}
+
+#[test]
+fn an_answer_has_the_same_four_fields_whatever_becomes_of_the_command() {
+    let cli = unasked();
+    let fields = |stdout, stderr, code, truncated| json!({ "stdout": stdout, "stderr": stderr, "exit_code": code, "truncated": truncated });
+    let of = |command: &str, code| envelope(&cli, &json!({ "command": command }), code);
+    assert_eq!(of("cat notes.txt; echo no >&2", 0), fields("first\nsecond\n", "no\n", 0, false));
+    assert_eq!(of("exit 7", 1), fields("", "", 7, false));
+    assert_eq!(of("cat nothing-here", 1)["exit_code"], 1);
+    assert_eq!(of("no-such-command-anywhere", 1)["exit_code"], 127);
+    assert_eq!(of("touch x; ./x", 1)["exit_code"], 126);
+    assert_eq!(of("kill -9 $$", 1)["exit_code"], 137);
+    let long = of("head -c 3000000 /dev/zero | tr '\\0' x", 0);
+    assert_eq!((long["stdout"].as_str().map(str::len), &long["truncated"]), (Some(1 << 20), &json!(true)));
+    let late = envelope(&cli, &json!({ "command": "echo begun; sleep 600", "timeout": 1 }), 1);
+    assert_eq!(late, fields("begun\n", "", -1, false));
+}
+
+#[test]
+fn a_failure_has_its_code_and_all_of_the_output() {
+    let cli = unasked();
+    let ended = cli.run(&["call", "bash", "command=echo out; echo no >&2; exit 3"]).ends(1);
+    assert_eq!(ended.stdout, "stdout:\nout\n\nstderr:\nno\n");
+    assert!(ended.stderr.starts_with("error[permanent_failure/exit-status]: Exit code: 3\n"), "{}", ended.stderr);
+    assert_eq!(cli.run(&["call", "shell", "command=echo 'permission denied'"]).ends(0).stdout, "permission denied\n");
+    let late = cli.run(&["call", "--json", "bash", r#"{"command": "sleep 600", "timeout": 1}"#]).ends(1).json();
+    assert_eq!(late["failure"]["category"], "timeout");
+}
+
+/// By whatever name a command comes, the rules look at it.
+#[test]
+fn another_name_of_the_command_is_no_way_round_a_rule() {
+    let cli = Cli::new();
+    cli.configure("tools.autonomy = \"full\"\n[[tools.permissions.bash]]\npattern = \"touch *\"\naction = \"deny\"\n");
+    for name in ["command", "cmd", "script", "shell_command", "bash", "sh"] {
+        let denied = cli.run(&["call", "--json", "bash", &json!({ name: "touch made" }).to_string()]).ends(3).json();
+        assert_eq!(denied["failure"]["category"], "policy_blocked", "{name}: {denied}");
+        cli.run(&["call", "bash", &format!("{name}=touch made")]).ends(3);
+        assert_eq!(envelope(&cli, &json!({ name: "echo hi" }), 0)["stdout"], "hi\n", "{name}");
+    }
+    for both in [json!({ "command": "true", "cmd": "touch made" }), json!({ "cmd": "true", "sh": "touch made" })] {
+        let refused = cli.run(&["call", "--json", "bash", &both.to_string()]).json();
+        assert_eq!(refused["failure"]["category"], "invalid_parameters", "{refused}");
+    }
+    assert!(!cli.work().join("made").exists());
+}
+
+/// A command that says something, waits until somebody has seen it, and says something else.
+const WAITS: &str = "echo first; until test -e go; do sleep 0.01; done; echo second";
+
+/// At a terminal, output is there before the command has ended, and not once more at the end.
+#[test]
+fn a_terminal_sees_output_as_it_comes_and_once() {
+    let cli = unasked();
+    let line = ["call".to_owned(), "bash".to_owned(), format!("command={WAITS}")];
+    let Some((mut child, mut screen)) = at_a_terminal(&cli, &line) else { return };
+    let mut shown = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match screen.read(&mut part).expect("it can be read") {
+            0 => break,
+            read => shown.extend_from_slice(&part[..read]),
+        }
+        if String::from_utf8_lossy(&shown).contains("first") {
+            fs::write(cli.work().join("go"), "").expect("a file is made");
+        }
+    }
+    assert!(child.wait().expect("it ends").success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert_eq!(shown.lines().map(str::trim_end).collect::<Vec<_>>(), ["first", "second"]);
+}
+
+/// `None` where this machine has no `script`, which makes terminals.
+fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
+    let command = cli.command(&[]);
+    let words = std::iter::once(command.get_program().to_string_lossy().into_owned()).chain(line.iter().cloned());
+    let line = words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).current_dir(cli.work()).env_clear();
+    script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
+    script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let mut child = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let screen = child.stdout.take()?;
+    Some((child, screen))
+}
+
+#[test]
+fn a_client_of_mcp_is_told_output_as_it_comes() {
+    let cli = unasked();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "cmd": WAITS }, "_meta": { "progressToken": "p" } }));
+    let told = client.told("notifications/progress");
+    assert_eq!((&told["params"]["progressToken"], &told["params"]["message"]), (&json!("p"), &json!("first\n")));
+    fs::write(cli.work().join("go"), "").expect("a file is made");
+    let answer = client.answer(id);
+    assert_eq!(answer["structuredContent"]["stdout"], "first\nsecond\n", "{answer}");
+}
+
+/// A client that was promised a structured answer gets one, though not all of it.
+#[test]
+fn a_long_answer_keeps_its_structure_for_a_client_of_mcp() {
+    let cli = unasked();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let answer = client.call("bash", json!({ "command": "seq 100000" }));
+    assert_eq!(answer["isError"], false, "{answer}");
+    let structured = &answer["structuredContent"];
+    assert_eq!((&structured["exit_code"], &structured["truncated"]), (&json!(0), &json!(true)));
+    let stdout = structured["stdout"].as_str().expect("is a text");
+    assert!(stdout.starts_with("1\n2\n") && stdout.ends_with("100000\n") && stdout.len() < 31_000, "{} bytes", stdout.len());
+}
+
+/// How many processes of this machine follow a file.
+fn following(file: &Path) -> usize {
+    let file = file.display().to_string();
+    let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
+    let lines = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.split('\0').eq(["tail", "-f", file.as_str(), ""])).count()
+}
+
+/// A command that never ends, with something that it leaves in a session of its own.
+fn endless(file: &Path) -> String {
+    let file = file.display();
+    format!("setsid tail -f {file} & tail -f {file}")
+}
+
+#[test]
+fn taking_a_call_back_ends_all_that_it_started() {
+    let cli = unasked();
+    let notes = cli.work().join("notes.txt");
+    let file = notes.clone();
+    run(async move {
+        let mut client = Client::new(&cli, &[], LEGACY, false);
+        let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "command": endless(&file), "timeout": 600 } }));
+        soon("the command runs", || following(&file) == 2).await;
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        soon("the command is gone", || following(&file) == 0).await;
+        assert_eq!(client.call("bash", json!({ "command": "echo still here" }))["structuredContent"]["stdout"], "still here\n");
+    });
+    assert_eq!(following(&notes), 0);
+}
+
+#[test]
+fn ctrl_c_ends_all_that_a_call_started() {
+    let cli = unasked();
+    let file = cli.work().join("notes.txt");
+    run(async move {
+        let command = format!("command={}", endless(&file));
+        let mut child = cli
+            .command(&["call", "bash", &command, "timeout=600"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("berth starts");
+        soon("the command runs", || following(&file) == 2).await;
+        kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+        soon("the command is gone", || following(&file) == 0).await;
+        assert!(!child.wait().expect("it ends").success());
+    });
+}
