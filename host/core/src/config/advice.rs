@@ -267,6 +267,10 @@ impl Advisor {
 
     /// A path that is nowhere in what commands see. Whether it is there at all is not for them to know.
     fn outside(&self, path: &Path, shown: &str, low: &str) -> Option<String> {
+        // A line that long helps nobody.
+        if path.as_os_str().len() > MAX_PATH {
+            return None;
+        }
         let in_home = self.home.as_ref().is_some_and(|home| path.starts_with(home));
         let own = SCRATCH.iter().any(|own| path.starts_with(own));
         if !in_home && (own || SYSTEM.iter().any(|system| path.starts_with(system))) {
