@@ -22,8 +22,8 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
     Some(Ended::of(command.output().expect("it starts")))
 }
 
-fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 9] {
-    ["call", "--yes", "--set", "tools.autonomy=full", "--set", sandbox, "bash", command, "--json"]
+fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 11] {
+    ["call", "--yes", "--set", "tools.autonomy=full", "--set", "tools.shell.network=deny", "--set", sandbox, "bash", command, "--json"]
 }
 
 #[test]

@@ -48,8 +48,13 @@ pub(super) async fn call(host: &Host, arguments: Value) -> Answer {
 
 /// Runs a command, which has to come to an exit code.
 pub(super) async fn run(scene: &Scene, command: &str) -> Ran {
-    let answer = call(&scene.host, json!({ "command": command })).await;
-    ran(&answer).unwrap_or_else(|| panic!("{command}: {:?}", answer.outcome))
+    ran_of(scene, json!({ "command": command })).await
+}
+
+/// The same with all arguments.
+pub(super) async fn ran_of(scene: &Scene, arguments: Value) -> Ran {
+    let answer = call(&scene.host, arguments.clone()).await;
+    ran(&answer).unwrap_or_else(|| panic!("{arguments}: {:?}", answer.outcome))
 }
 
 /// What a command came to. None where it didn't run to its end.

@@ -3,7 +3,9 @@
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 
-use super::{run, scene, there_is};
+use serde_json::json;
+
+use super::{ran_of, run, scene, there_is};
 
 /// A client in C: no shell and no interpreter between it and the kernel.
 const CLIENT: &str = r#"
@@ -39,7 +41,7 @@ async fn no_program_reaches_a_port_without_the_network() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port().to_string();
     let client = |root: &std::path::Path| fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
-    for (network, reaches) in [("deny", false), ("ask", false), ("allow", true)] {
+    for (network, reaches) in [("deny", false), ("allow", true)] {
         let scene = scene(&[&format!("tools.shell.network={network}")], client).await;
         for (program, command) in TCP.iter().filter(|(program, _)| there_is(program)) {
             let ran = run(&scene, &command.replace("PORT", &port)).await;
@@ -48,6 +50,28 @@ async fn no_program_reaches_a_port_without_the_network() {
         }
         scene.assert_untouched();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_network_is_asked_for_and_not_taken() {
+    if !there_is("cc") {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port().to_string();
+    let client = |root: &std::path::Path| fs::write(root.join("granted/client.c"), CLIENT).expect("the client is written");
+    let scene = scene(&["tools.shell.network=ask"], client).await;
+    let command = TCP[3].1.replace("PORT", &port);
+    // Nothing in it is known to need the network, so nobody is asked for it, and it has none.
+    let ran = run(&scene, &command).await;
+    assert_ne!(ran.code, 0, "{ran:?}");
+    assert_eq!(arrived(&listener), 0);
+    // The call says that it needs it. Without a yes it does not run, with one it gets through.
+    let asks = json!({ "command": command, "network": true });
+    assert!(scene.call("bash", asks.clone()).await.outcome.is_err());
+    assert_eq!(arrived(&listener), 0);
+    assert_eq!(ran_of(&scene, asks).await.stdout, "through\n");
+    assert_eq!(arrived(&listener), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -79,7 +80,8 @@ impl Scene {
             fill(fill(fill(setting.to_owned(), "{root}", &path), "{granted}", &granted), "{outside}", &outside)
         };
         all.extend(settings.iter().map(|setting| fill(setting)));
-        let loaded = config::load(&own, &Inputs { settings: all, ..Inputs::default() }).expect("the settings are valid");
+        let loaded = config::load(&own, &Inputs { settings: all, variables: tools_of_the_user(), ..Inputs::default() })
+            .expect("the settings are valid");
         let host = Host::builder()
             .config(loaded)
             .folders(own)
@@ -172,6 +174,11 @@ impl Events for Recorder {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).push(part.clone());
         self.emitted.notify_one();
     }
+}
+
+/// Where the user's own tools are, for commands.
+fn tools_of_the_user() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| ["PATH", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|known| name == known)).collect()
 }
 
 /// Everything below a folder, with its bytes, mode, links and times.

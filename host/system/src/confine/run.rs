@@ -5,6 +5,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, exit};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, waitpid}
 
 use super::init::{self, End};
 use super::raw::{self, Fork};
-use super::spec::{Begun, Bound, ENDED_BY, Sandbox, Spec};
+use super::spec::{Begun, Bound, ENDED_BY, Sandbox, Spec, TreeAccess};
 use super::{calls, limits, namespaces, trees, view};
 use crate::process::tree;
 
@@ -211,7 +212,7 @@ fn close_streams() {
 
 /// Puts on what only the program wears, and becomes it. Returns why it could not.
 fn program(spec: &Spec, view: bool) -> String {
-    let mut missing = Vec::new();
+    let mut missing = if view { Vec::new() } else { uncovered(spec) };
     let mut put_on = |part: Result<(), String>| match part {
         Err(reason) if spec.sandbox == Sandbox::BestEffort => {
             missing.push(reason);
@@ -228,6 +229,25 @@ fn program(spec: &Spec, view: bool) -> String {
     }
     tell(&Begun::Without(missing));
     become_program(spec)
+}
+
+/// What can't be kept from a program without a view of its own, though it lies where it may go.
+fn uncovered(spec: &Spec) -> Vec<String> {
+    let some = |paths: &[String]| {
+        let mut shown = paths.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        if paths.len() > 3 {
+            shown.push_str(", …");
+        }
+        shown
+    };
+    let inner = spec.trees.iter().enumerate().filter(|(at, tree)| {
+        let around = spec.trees[..*at].iter().rfind(|outer| Path::new(&tree.path).starts_with(&outer.path));
+        tree.access == TreeAccess::Read && around.is_some_and(|outer| outer.access == TreeAccess::Write)
+    });
+    let inner: Vec<String> = inner.map(|(_, tree)| tree.path.clone()).collect();
+    let kinds =
+        [("what may not be read", &spec.hidden), ("what may not be written", &spec.frozen), ("what is granted for reading only", &inner)];
+    kinds.iter().filter(|(_, paths)| !paths.is_empty()).map(|(kind, paths)| format!("{kind}: {}", some(paths))).collect()
 }
 
 /// Becomes the program. Returns only where that fails, which is then the program's failure, told as a shell would.
