@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use berth_contract::SubjectKind;
 use berth_contract::text::toml;
@@ -74,7 +75,7 @@ impl Permissions {
 
     /// What the rules say of a call; None where they say nothing of something that it acts on, and deny and ask for nothing else.
     /// `commands`: its command subjects, looked into, in their order.
-    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Command]) -> Option<Permitted<'_>> {
+    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Arc<Command>]) -> Option<Permitted<'_>> {
         if self.tools.is_empty() {
             return None;
         }
@@ -87,7 +88,7 @@ impl Permissions {
         for subject in action.subjects {
             match subject.kind {
                 SubjectKind::Path | SubjectKind::Name => answer.of(|pattern| pattern.matches_path(&subject.text)),
-                SubjectKind::Command => answer.of_command(&subject.text, commands.next()),
+                SubjectKind::Command => answer.of_command(&subject.text, commands.next().map(|command| &**command)),
                 SubjectKind::Url | SubjectKind::Text => answer.of(|pattern| pattern.matches_text(&subject.text)),
             }
         }

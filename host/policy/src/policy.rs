@@ -1,6 +1,7 @@
 //! The gates, in their order.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use berth_contract::SubjectKind;
 use berth_contract::text::toml;
@@ -300,14 +301,14 @@ pub struct Definition<'a> {
 /// What several gates look at.
 struct Seen<'p> {
     /// The commands that the call runs, looked into.
-    commands: Vec<Command>,
+    commands: Vec<Arc<Command>>,
     permitted: Option<Permitted<'p>>,
 }
 
 impl<'p> Seen<'p> {
     fn of(policy: &'p Policy, action: &Action<'_>) -> Self {
         let commands = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-        let commands: Vec<Command> = commands.map(|subject| Command::read(&subject.text)).collect();
+        let commands: Vec<Arc<Command>> = commands.map(|subject| Command::read(&subject.text)).collect();
         let permitted = policy.permissions.answer(action, &commands);
         Self { commands, permitted }
     }

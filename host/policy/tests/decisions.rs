@@ -6,7 +6,7 @@ mod support;
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    Autonomy, Blocklist, Definition, GATES, Gate, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, expression,
+    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, expression,
 };
 use serde_json::{Value, json};
 
@@ -144,7 +144,10 @@ fn the_risk_of_a_command_asks_even_where_a_permission_allows() {
     let looking = |command| Call { annotations: read("x").annotations, ..bash(command) };
     check(&Policy::default(), &looking("ls"), Allow, Gate::Autonomy);
     check(&Policy::default(), &looking("git push"), Ask, Gate::Risk);
-    check(&Policy { ask_for_medium_risk: placed(false), ..Policy::default() }, &looking("git push"), Allow, Gate::Autonomy);
+    let unasked = Policy { ask_for_medium_risk: placed(false), ..Policy::default() };
+    check(&unasked, &looking("git commit"), Allow, Gate::Autonomy);
+    check(&unasked, &looking("git push"), Ask, Gate::Network);
+    check(&Policy { network: placed(Network::Allow), ..unasked }, &looking("git push"), Allow, Gate::Autonomy);
 }
 
 #[test]
@@ -259,6 +262,7 @@ fn denying(gates: &[Gate]) -> Policy {
     policy.authorization = set(Gate::Authorization);
     policy.autonomy = placed(if has(Gate::Autonomy) { Autonomy::ReadOnly } else { Autonomy::Full });
     policy.block_high_risk = placed(has(Gate::Risk));
+    policy.network = placed(if has(Gate::Network) { Network::Deny } else { Network::Allow });
     if has(Gate::Trust) {
         policy.trusted.plugins.insert("some".to_owned(), placed(Trust::Blocked));
     }
@@ -268,16 +272,17 @@ fn denying(gates: &[Gate]) -> Policy {
 #[test]
 fn the_gates_stand_in_one_order_and_the_first_that_denies_is_told() {
     assert!(GATES.is_sorted(), "the order is that of the definition");
+    let call = Call { arguments: json!({ "command": "sudo x", "network": true }), ..bash("sudo x") };
     for (at, gate) in GATES.iter().enumerate() {
-        check(&denying(&[*gate]), &bash("sudo x"), Deny, *gate);
-        check(&denying(&GATES[at..]), &bash("sudo x"), Deny, *gate);
-        let said = denying(&GATES[at..]).explain(&bash("sudo x").action());
+        check(&denying(&[*gate]), &call, Deny, *gate);
+        check(&denying(&GATES[at..]), &call, Deny, *gate);
+        let said = denying(&GATES[at..]).explain(&call.action());
         assert_eq!(said.iter().map(|(gate, _)| *gate).collect::<Vec<_>>(), GATES);
         for (gate, said) in &said[at..] {
             assert_eq!(said.as_ref().map(|said| said.verdict), Some(Deny), "{gate:?}");
         }
     }
-    check(&denying(&[]), &bash("sudo x"), Allow, Gate::Autonomy);
+    check(&denying(&[]), &call, Allow, Gate::Autonomy);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn registry(tarball: Vec<u8>) -> u16 {
 fn serve(client: TcpStream, port: u16, tarball: &[u8]) -> Option<()> {
     let mut lines = BufReader::new(client.try_clone().ok()?).lines();
     let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
-    while lines.next()?.ok()? != "" {}
+    while !lines.next()?.ok()?.is_empty() {}
     let version = json!({ "name": "dep", "version": "1.0.0", "dist": { "tarball": format!("http://127.0.0.1:{port}/dep-1.0.0.tgz") } });
     let package = json!({ "name": "dep", "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": version } });
     let (status, body) = match path.as_str() {

@@ -65,7 +65,7 @@ pub struct Advisor {
 }
 
 /// What says that there was no way to a name or an address.
-const UNREACHABLE: [&str; 14] = [
+const UNREACHABLE: [&str; 16] = [
     "could not resolve host",
     "couldn't resolve host",
     "failed to resolve",
@@ -75,7 +75,9 @@ const UNREACHABLE: [&str; 14] = [
     "network unreachable",
     "no address associated with hostname",
     "eai_again",
-    "enotfound",
+    "getaddrinfo enotfound",
+    "code enotfound",
+    "'enotfound'",
     "enetunreach",
     "unable to resolve host address",
     "dial tcp: lookup ",

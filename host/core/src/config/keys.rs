@@ -126,7 +126,7 @@ mod tests {
         check("plugins.x.limits.memroy_mib", "did you mean `memory_mib`?");
         check("tools.file.allowed_paths.0.acess", "did you mean `access`?");
         check("tools.deny_read", "`deny_read` belongs in [tools.file]");
-        check("tools.memory_mib", "`memory_mib` belongs in [tools.limits] or [plugins.NAME.limits]");
+        check("tools.memory_mib", "`memory_mib` belongs in [tools.shell.limits] or [tools.limits] or [plugins.NAME.limits]");
         check("tools.file.zzz", "known there: enabled, allowed_paths, deny_read, allow_read, deny_write");
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
         check("a.b.c", "nothing is known there");

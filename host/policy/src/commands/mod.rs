@@ -25,6 +25,9 @@ mod corpus;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use berth_contract::text::{cut, neutral_line};
 use follow::{Program, Reading};
 use grammar::Redirect;
@@ -63,6 +66,9 @@ pub struct Told {
     /// The command, and what has to be known of it.
     pub text: String,
 }
+
+/// Commands that are remembered: a few calls that are decided on at the same time.
+const REMEMBERED: usize = 8;
 
 /// Commands that a person is told of one by one. Nobody reads more.
 const MAX_LINES: usize = 32;
@@ -138,8 +144,21 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Looks into a command.
-    pub(crate) fn read(text: &str) -> Self {
+    /// Looks into a command. Several gates do so with the same text, and those who ask a person: what was found last is remembered.
+    pub(crate) fn read(text: &str) -> Arc<Self> {
+        static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
+        let known = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, command)) = known().iter().find(|(known, _)| known == text) {
+            return Arc::clone(command);
+        }
+        let command = Arc::new(Self::of(text));
+        let mut known = known();
+        known.truncate(REMEMBERED - 1);
+        known.push_front((text.to_owned(), Arc::clone(&command)));
+        command
+    }
+
+    fn of(text: &str) -> Self {
         let Reading { programs, redirects, texts, unclear, substitutes, bomb, .. } = Reading::of(text);
         let bomb = bomb.then_some("it starts itself again and again");
         // A text that is too long holds nothing else that is known.
@@ -162,7 +181,7 @@ impl Command {
         programs.find(|program| !allowed(&program.name) && !is_built_in(program)).map(|program| program.name.as_str())
     }
 
-    fn looked(self) -> Looked {
+    fn looked(&self) -> Looked {
         let simple = |program: &Program| Simple {
             text: program.text.clone(),
             program: program.name.clone(),

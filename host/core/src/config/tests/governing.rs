@@ -165,7 +165,9 @@ fn confirm_patterns_ask_where_nothing_is_said_of_bash() {
     command(&scene.load(""), "ls", Verdict::Ask, Gate::Autonomy);
     // With full autonomy, what somebody wrote down still asks, and only that.
     let full = "tools.autonomy = \"full\"\n";
-    command(&scene.load(full), "git push --force", Verdict::Allow, Gate::Autonomy);
+    command(&scene.load(full), "git push --force", Verdict::Ask, Gate::Network);
+    let network = format!("{full}tools.shell.network = \"allow\"\n");
+    command(&scene.load(&network), "git push --force", Verdict::Allow, Gate::Autonomy);
     let written = format!("{full}tools.shell.confirm_patterns = [\"deploy\"]\n");
     command(&scene.load(&written), "make deploy", Verdict::Ask, Gate::Permissions);
     command(&scene.load(&written), "make", Verdict::Allow, Gate::Autonomy);
@@ -189,7 +191,7 @@ fn blocked_commands_are_added_and_allowed_ones_taken_from_the_list() {
     assert!(remedy.contains("have \"wget\" stand in `allowed_commands`") && remedy.ends_with("berth.toml, line 2."), "{remedy}");
     let remedy = command(&scene.load(""), "wget x", Verdict::Deny, Gate::Blocklist).remedy;
     assert!(remedy.contains("[tools.shell]\nallowed_commands = [\"wget\"]"), "{remedy}");
-    command(&loaded, "curl x", Verdict::Allow, Gate::Autonomy);
+    command(&loaded, "curl x", Verdict::Ask, Gate::Network);
     // Of a stranger's exceptions none counts, and what they block is added.
     let loaded = scene.load_with(text, "[tools.shell]\nallowed_commands = [\"curl\", \"sudo\"]\nblocked_commands = [\"make\"]\n");
     command(&loaded, "sudo x", Verdict::Deny, Gate::Blocklist);
