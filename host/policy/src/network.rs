@@ -24,7 +24,11 @@ enum Wants {
     /// The call says so.
     Call,
     /// A command in it that is known to need it.
-    Command(String),
+    Command {
+        program: String,
+        /// Whether nothing else is in it that could use what that one gets.
+        alone: bool,
+    },
 }
 
 /// What wants it, of the calls that this is about: those of the built-in shell. Plugins have a grant of their own.
@@ -36,7 +40,9 @@ fn wants(action: &Action<'_>) -> Option<Wants> {
     }
     commands.find_map(|subject| {
         let looked = look(&subject.text);
-        looked.commands.into_iter().find(|simple| simple.needs_network).map(|simple| Wants::Command(simple.program))
+        let mut programs = looked.commands.iter().filter(|simple| !simple.program.is_empty());
+        let alone = looked.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
+        programs.find(|simple| simple.needs_network).map(|simple| Wants::Command { program: simple.program.clone(), alone })
     })
 }
 
@@ -55,16 +61,16 @@ impl Placed<Network> {
         let (verdict, rule, remedy) = match (self.value, wants(action)?) {
             (Network::Allow, _) => return None,
             // It runs without, and finds out.
-            (Network::Deny, Wants::Command(_)) => return None,
+            (Network::Deny, Wants::Command { .. }) => return None,
             (Network::Deny, Wants::Call) => (
                 Verdict::Deny,
                 "network = \"deny\", while the call asks for it".to_owned(),
                 "To have it ask, set `network = \"ask\"` in [tools.shell]; or call it without `network`.",
             ),
-            (Network::Ask, _) if exactly => return None,
-            // Who allows `git push *` allows what it needs.
-            (Network::Ask, Wants::Command(_)) if allowed => return None,
-            (Network::Ask, Wants::Command(program)) => (
+            // A yes to a command is one to what it needs; but not to what a call asks for beside it, of which the permission says nothing, and
+            // where it is one for many commands, not to what the others in the line would do with it.
+            (Network::Ask, Wants::Command { alone, .. }) if exactly || allowed && alone => return None,
+            (Network::Ask, Wants::Command { program, .. }) => (
                 Verdict::Ask,
                 format!("network = \"ask\": `{program}` needs the network"),
                 "To have commands reach the network unasked, set `network = \"allow\"` in [tools.shell].",

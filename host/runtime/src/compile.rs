@@ -93,7 +93,8 @@ pub fn helper_hook() {
         _ => return,
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
-    let code = match run(option.as_deref()) {
+    let closed = confine::close_inherited().map_err(|error| format!("closing what was handed down: {error}"));
+    let code = match closed.and_then(|()| run(option.as_deref())) {
         Ok(()) => 0,
         Err(reason) => {
             eprintln!("{reason}");

@@ -34,6 +34,9 @@ const MAX_CHILDREN: usize = 8;
 /// Bytes of an output's end that are looked at for what could help.
 const MAX_LOOKED_AT: usize = 16 * 1024;
 
+/// Bytes without an end of a line that are waited for.
+const MAX_LINE: usize = 64 * 1024;
+
 /// How often a caller is told of output that comes.
 const TELL: Duration = Duration::from_millis(100);
 
@@ -99,6 +102,9 @@ impl Teller {
     /// Tells whole lines; what follows them waits, unless there won't be more.
     fn tell(&mut self, all: bool) {
         let Some(events) = &self.events else { return };
+        // Told or not: what has no end of a line is not looked through again for each piece of it.
+        self.told = Instant::now();
+        let all = all || self.waiting.len() > MAX_LINE;
         let end = if all { self.waiting.len() } else { self.waiting.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
         if end == 0 {
             return;
@@ -106,7 +112,6 @@ impl Teller {
         let lines: Vec<u8> = self.waiting.drain(..end).collect();
         let text = String::from_utf8_lossy(&lines);
         events.emitted(&Content::text(neutral(&text).into_owned()));
-        self.told = Instant::now();
     }
 }
 
@@ -138,6 +143,7 @@ impl CallState {
         match process::Child::start(&policy.places, &command, limit, end, &call.watch.cancel) {
             Ok(child) => Ok(Child { child, teller, _running: running }),
             Err(StartError::Sandbox(reason)) => Err(wit::ProcessError::Unavailable(unavailable(&reason))),
+            Err(error @ StartError::Moved(_)) => Err(wit::ProcessError::Failed(error.to_string())),
             Err(StartError::Places(error)) => Err(wit::ProcessError::Unavailable(error.to_string())),
             Err(StartError::Io(error)) => Err(wit::ProcessError::Failed(error.to_string())),
         }
@@ -300,10 +306,10 @@ impl Processes {
     fn directory(&self, asked: Option<&str>) -> Result<PathBuf, Refused> {
         let Some(asked) = asked.map(Path::new).or(self.directory.as_deref()) else {
             return Err(Refused::denied(
-                "work in a directory".to_owned(),
-                "the rule that a plugin has no directory without a grant",
-                "built in",
-                "To allow it, set `allowed_paths` in the plugin's table in berth.toml.".to_owned(),
+                "start a program in the working directory".to_owned(),
+                "allowed_paths of commands, which doesn't hold it",
+                "[tools.shell], or the plugin's own table",
+                "To allow it, name it there, or \".\": `allowed_paths = [\".\"]` in [tools.shell] of berth.toml, for a plugin in [plugins.NAME].".to_owned(),
             ));
         };
         if !asked.is_absolute() {

@@ -37,7 +37,10 @@ impl Envelope {
             }
         };
         if self.truncated {
-            add_notice(&mut text, "The output is cut: only its first MiB is kept. Write it to a file, or have less of it written.");
+            add_notice(
+                &mut text,
+                "The output is cut: of more than a MiB, the beginning and the end are kept. Write it to a file, or have less of it written.",
+            );
         }
         text
     }

@@ -20,7 +20,9 @@ pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
             let failure = Failure::permanent("exit-status", format!("Exit code: {code}"));
             let advice = match code {
                 126 => "What it names is there and can't be executed: look at its mode and its first line.",
-                127 => "A command was not found: look at its name, and whether it is installed.",
+                127 if finished.output.stderr.windows(9).any(|said| said == b"not found") => {
+                    "A command was not found: look at its name, and whether it is installed."
+                }
                 _ => "",
             };
             (failure, advice)

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{call, run, scene, there_is};
+use crate::support::{Cli, Ended};
+
+/// Starts a hundred processes that stay for a while, each of which leaves a line.
+const CROWD: &str = "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
 
 /// Runs a command that has no end of its own, while others call.
 async fn beside_others(settings: &[&str], command: &str) -> berth_host::Answer {
@@ -28,13 +32,50 @@ async fn a_fork_bomb_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_processes_than_allowed_run_at_a_time() {
     let scene = scene(&["tools.shell.limits.processes=32"], |_| {}).await;
-    let ran = run(&scene, "for i in $(seq 100); do sleep 20 & done 2>/dev/null; ls -d /proc/[0-9]* | wc -l").await;
-    let most: u32 = ran.stdout.trim().parse().unwrap_or(0);
+    call(&scene.host, json!({ "command": CROWD, "timeout": 20 })).await;
+    let most = std::fs::read_to_string(scene.granted.join("started")).expect("some start").lines().count();
     // For root, the kernel's own bound lies 300 above, and who watches comes a moment later.
-    assert!(most <= 32 + 300, "{ran:?}");
+    assert!((1..=32 + 300).contains(&most), "{most}");
     let many = call(&scene.host, json!({ "command": "for i in $(seq 100); do sleep 60 & done 2>/dev/null; wait", "timeout": 30 })).await;
     let failure = many.outcome.expect_err("they are too many");
     assert!(failure.category != berth_host::Category::Timeout, "{failure:?}");
+}
+
+/// Root is bounded by other means than users are, so what root tries, somebody else tries too. None where that can't be tried.
+fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)> {
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    let cli = Cli::new();
+    let mut line = vec!["call", "--yes", "--json", "--set", "tools.autonomy=full", "--set", "tools.call=20"];
+    settings.iter().for_each(|setting| line.extend(["--set", setting]));
+    let command = format!("command={command}");
+    line.extend(["bash", &command]);
+    let mut berth = cli.command(&line);
+    berth.env("PATH", "/usr/bin:/bin").env("BERTH_CACHE_DIR", cli.root.path().join("cache"));
+    if rustix::process::geteuid().is_root() {
+        for folder in ["", "work", "config"] {
+            std::os::unix::fs::chown(cli.root.path().join(folder), Some(NOBODY), Some(NOBODY)).expect("root gives things away");
+        }
+        berth.uid(NOBODY).gid(NOBODY);
+    }
+    match berth.output() {
+        Ok(output) => Some((cli, Ended::of(output))),
+        Err(error) => {
+            eprintln!("an ordinary user can't start {}, so what they would do is not tried: {error}", berth.get_program().display());
+            None
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_user_has_no_more_processes_than_allowed() {
+    let settings = &["tools.shell.limits.processes=32"];
+    let Some((cli, _)) = as_an_ordinary_user(settings, CROWD) else { return };
+    let most = std::fs::read_to_string(cli.work().join("started")).expect("some start").lines().count();
+    assert!((1..=32).contains(&most), "{most}");
+    let Some((_, ended)) = as_an_ordinary_user(&["tools.shell.limits.processes=64"], ":(){ :|:& };: ; sleep 60") else { return };
+    assert_ne!(ended.code, 0, "{}", ended.stdout);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,4 +117,22 @@ async fn a_time_that_is_asked_for_is_kept() {
     let failure = answer.outcome.expect_err("it takes longer");
     assert_eq!(failure.category, berth_host::Category::Timeout);
     assert!(failure.joined_text().contains("begun"), "{failure:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_long_output_the_end_is_kept_too() {
+    let scene = scene(&["tools.overflow.threshold=0"], |_| {}).await;
+    let ran = run(&scene, "echo the-beginning; yes 'a warning' | head -n 400000; echo the-end").await;
+    assert!(ran.stdout.starts_with("the-beginning\n") && ran.stdout.ends_with("the-end\n"), "{}", ran.stdout.len());
+    assert!(ran.stdout.contains("bytes are left out here") && ran.stdout.len() <= 1 << 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_nobody_maps_is_not_to_be_had() {
+    if !there_is("python3") {
+        return;
+    }
+    let scene = scene(&[], |_| {}).await;
+    let ran = run(&scene, "/usr/bin/python3 -c 'import os; os.memfd_create(\"x\")'").await;
+    assert_ne!(ran.code, 0, "{ran:?}");
 }

@@ -102,3 +102,10 @@ fn nothing_outlives_a_killed_host() {
         assert_eq!(rest.as_bytes().lines().count(), 0);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_leaves_its_group_ends_when_it_ends() {
+    let scene = scene(&[], |_| {}).await;
+    let answer = super::call(&scene.host, json!({ "command": "timeout 20 echo over", "timeout": 30 })).await;
+    assert_eq!(super::ran(&answer).map(|ran| ran.stdout), Some("over\n".to_owned()), "{answer:?}");
+}

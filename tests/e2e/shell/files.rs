@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use super::{run, scene, there_is};
-use crate::support::Scene;
+use crate::support::{Cli, Ended, Scene};
 
 const SECRET: &str = "the-planted-secret";
 
@@ -94,6 +95,10 @@ async fn what_is_denied_is_read_by_no_program() {
         each(&scene, &READERS, file).await;
         assert_eq!(fs::read_to_string(scene.granted.join(file)).expect("it is still there"), SECRET, "{file}");
     }
+    // A directory above what is denied, moved by one call, and read by the next.
+    run(&scene, "mv deep elsewhere; mv deep/secrets shown; mkdir -p new; mv deep new/").await;
+    let ran = run(&scene, "cat elsewhere/.env shown/keys/key.pem new/deep/.env").await;
+    assert!(!ran.stdout.contains(SECRET), "{ran:?}");
     let ran = run(&scene, "grep -r planted . ; find . -type f -exec cat {} + ; mv deep elsewhere && cat elsewhere/.env").await;
     assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran:?}");
     // Without the rule, the same file is read.
@@ -121,6 +126,9 @@ async fn what_may_not_be_written_stays_as_it_is() {
     }
     assert_ne!(run(&scene, "echo x > .git/hooks/post-commit").await.code, 0);
     assert!(!scene.granted.join(".git/hooks/post-commit").exists());
+    run(&scene, "mv .git .old; mkdir -p .git/hooks; echo x > .git/config; echo x > .git/hooks/pre-commit; rm -rf .git").await;
+    assert!(!scene.granted.join(".old").exists());
+    assert_eq!(fs::read_to_string(scene.granted.join(".git/config")).expect("it is still there"), "");
     run(&scene, "echo x > .git/HEAD").await;
     assert_eq!(fs::read_to_string(scene.granted.join(".git/HEAD")).expect("git itself writes there"), "x\n");
 }
@@ -170,4 +178,20 @@ async fn there_is_no_way_out_by_the_kernel() {
     assert!(!Path::new("/usr/bin/berth-was-here").exists() && !Path::new("/etc/berth-was-here").exists());
     let ran = run(&scene, "grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status").await;
     assert_eq!(ran.stdout, "CapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
+}
+
+#[test]
+fn nothing_that_is_open_is_handed_down() {
+    let cli = Cli::new();
+    let outside = cli.root.path().join("secret.txt");
+    let line = ["call", "--yes", "--json", "--set", "tools.autonomy=full", "bash", "command=cat <&7; echo gone >&8; ls -l /proc/self/fd"];
+    let berth = cli.command(&line);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "exec 7<\"$0\" 8>>\"$0\" 9</; shift 0; exec \"$@\""]).arg(&outside);
+    shell.arg(berth.get_program()).args(berth.get_args()).env_clear().current_dir(cli.work()).stdin(Stdio::null());
+    shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin");
+    let ended = Ended::of(shell.output().expect("it starts"));
+    assert!(ended.stdout.contains("/proc/self/fd") || ended.stdout.contains("Bad file descriptor"), "it ran: {}", ended.stdout);
+    assert!(!ended.stdout.contains("the secret"), "{}", ended.stdout);
+    assert_eq!(fs::read_to_string(outside).expect("it is there"), "the secret");
 }

@@ -409,12 +409,11 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
 
 /// The variable of which a line says that it is not set.
 fn unset(line: &str) -> Option<&str> {
-    const SAYS: [&str; 9] = [
+    const SAYS: [&str; 8] = [
         ": unbound variable",
         " is not set",
         " not set",
         " must be set",
-        " is not defined",
         ": parameter null or not set",
         "environment variable not found",
         "missing environment variable",
@@ -423,6 +422,8 @@ fn unset(line: &str) -> Option<&str> {
     let says = |words: &str| line.contains(words);
     let is_name = |word: &&str| {
         word.len() > 2
+            // git names it where there is no repository.
+            && *word != "GIT_DISCOVERY_ACROSS_FILESYSTEM"
             && word.contains(|c: char| c.is_ascii_uppercase())
             && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
             && !word.starts_with(|c: char| c.is_ascii_digit())

@@ -138,6 +138,12 @@ impl Loaded {
             let written = expand(&allowed.path, base, folders);
             let path = match written.canonicalize() {
                 Ok(path) if path.is_dir() => path,
+                // What only commands would get beside the rest, below the working directory: there may be none in another one.
+                Err(_) | Ok(_)
+                    if key == "tools.shell.allowed_paths" && allowed.access == PathAccess::ReadWrite && is_below(&allowed.path) =>
+                {
+                    continue;
+                }
                 Ok(_) => {
                     problems.push(Problem::new(source, format!("{} is not a directory; grant the one it lies in", written.display())));
                     continue;
@@ -158,6 +164,12 @@ impl Loaded {
         }
         if problems.is_empty() { Ok(grants.into_iter().map(|(grant, _)| grant).collect()) } else { Err(Problems(problems)) }
     }
+}
+
+/// Whether a path as it is written leads to something below the working directory, and not to that itself.
+fn is_below(path: &str) -> bool {
+    let path = Path::new(path);
+    path.is_relative() && !path.starts_with("~") && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
 fn same_origin(a: &Source, b: &Source) -> bool {

@@ -60,7 +60,8 @@ impl Examination {
         report.add("Process sandbox", finding::within(PATIENCE, move || processes::findings(helper)).await);
 
         let inputs = self.inputs.clone();
-        let (read, found) = configuration::read(inputs, PATIENCE).await;
+        let (read, mut found) = configuration::read(inputs, PATIENCE).await;
+        found.extend(processes::configured(&read.loaded));
         report.add("Configuration", found);
 
         let loaded = read.loaded.clone();

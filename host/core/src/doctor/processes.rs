@@ -12,6 +12,7 @@ use berth_system::machine;
 use berth_system::process::{Child, Command, Known, Places, StartError};
 
 use super::Finding;
+use crate::config::{Loaded, SandboxMode};
 
 /// Until when the harmless program has to be through.
 const TIME: Duration = Duration::from_secs(20);
@@ -51,6 +52,20 @@ pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
         filter(lacks("the filter").or(lacks("system calls")).or(lacks("seccomp"))),
         processes(),
     ]
+}
+
+/// What of it the configuration does without.
+pub(super) fn configured(loaded: &Loaded) -> Vec<Finding> {
+    let shell = &loaded.config.tools.shell;
+    let remedy = "set `sandbox = \"strict\"` in [tools.shell], the default";
+    match shell.sandbox {
+        SandboxMode::Strict => Vec::new(),
+        SandboxMode::BestEffort => vec![Finding::warning("commands", "they start with what this machine gives of the sandbox", remedy)],
+        SandboxMode::Off => {
+            let found = "they have your rights, your files and the network, whatever else [tools.shell] says: `sandbox = \"off\"`";
+            vec![Finding::warning("commands", found, remedy)]
+        }
+    }
 }
 
 fn is_view(reason: &str) -> bool {

@@ -123,7 +123,15 @@ fn removes_the_root(arguments: &[Word]) -> Option<bool> {
     let mut perhaps = None;
     for target in targets {
         let known: String = target.text.chars().filter(|c| *c != UNKNOWN).collect();
-        let plain = known.trim_end_matches('*').split('/').filter(|part| !matches!(*part, "" | "." | "..")).count() == 0;
+        let mut depth = 0_usize;
+        for part in known.trim_end_matches('*').split('/') {
+            match part {
+                "" | "." => {}
+                ".." => depth = depth.saturating_sub(1),
+                _ => depth += 1,
+            }
+        }
+        let plain = depth == 0;
         let open = target.text.contains(UNKNOWN);
         if plain && !open && known.starts_with('/') || known == "~" || known == "~/" || known == "~/*" || known.contains(".git/worktrees") {
             return Some(true);

@@ -101,7 +101,12 @@ impl Looked {
             }
             Told { class: Some(simple.class), text }
         };
-        let mut lines: Vec<Told> = self.commands.iter().take(MAX_LINES).map(line).collect();
+        // Where there are more than anybody reads, what matters most is among those that are shown, and all in their order.
+        let mut shown: Vec<(usize, &Simple)> = self.commands.iter().enumerate().collect();
+        shown.sort_by_key(|(_, simple)| std::cmp::Reverse((simple.class, simple.destructive.is_some())));
+        shown.truncate(MAX_LINES);
+        shown.sort_by_key(|(at, _)| *at);
+        let mut lines: Vec<Told> = shown.into_iter().map(|(_, simple)| line(simple)).collect();
         if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
             lines.push(Told { class: None, text: format!("and {} more", left + 1) });
         }

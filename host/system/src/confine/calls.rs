@@ -89,6 +89,9 @@ const NAMESPACES: [libc::c_int; 7] = [
 /// Puts text into a terminal's input, or reads what it shows.
 const TERMINAL: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
+/// `memfd_secret`, of which not every libc knows.
+const MEMFD_SECRET: u32 = 447;
+
 /// The bit of system calls with 32-bit pointers on x86-64, which have numbers of their own.
 const X32: u32 = 0x4000_0000;
 
@@ -135,8 +138,9 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
     Ok(vec![refused, missing()])
 }
 
-/// Says of two kinds of system calls that there are none. Of one, the flags lie in memory, which a filter can't read: libraries fall back to
-/// `clone`. The other is a second numbering of all calls, by which every filter could be passed.
+/// Says of some system calls that there are none, as an older kernel would; libraries have other ways then. Of `clone3`, the flags lie in
+/// memory, which a filter can't read. Files in memory without a name are counted as nobody's memory. And there is a second numbering of all
+/// calls, by which every filter could be passed.
 fn missing() -> BpfProgram {
     let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
@@ -145,8 +149,10 @@ fn missing() -> BpfProgram {
     vec![
         // Load the number; a jump leads over as many lines as it says, where the comparison holds, else goes on.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: at_least, jt: 2, jf: 0, k: X32 },
-        sock_filter { code: equal, jt: 1, jf: 0, k: clone3 },
+        sock_filter { code: at_least, jt: 4, jf: 0, k: X32 },
+        sock_filter { code: equal, jt: 3, jf: 0, k: clone3 },
+        sock_filter { code: equal, jt: 2, jf: 0, k: libc::SYS_memfd_create as u32 },
+        sock_filter { code: equal, jt: 1, jf: 0, k: MEMFD_SECRET },
         sock_filter { code: answer, jt: 0, jf: 0, k: allowed },
         sock_filter { code: answer, jt: 0, jf: 0, k: missing },
     ]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, wait};
 
 use super::spec::{Bound, Limits};
 use crate::process::tree::{self, Process};
@@ -48,7 +48,7 @@ pub(super) fn watch(child: Pid, waiting: &[BorrowedFd<'_>], limits: &Limits, who
         if fds[..waiting.len()].iter().any(|fd| !fd.revents().is_empty()) {
             return End::Alone;
         }
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == child {
                 return End::Exited(status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1));
             }
@@ -69,6 +69,7 @@ fn reached(limits: &Limits, whose: Whose) -> Option<Bound> {
         Whose::Below(pid) => tree::below(pid),
     };
     let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
+    // What has ended and waits to be told still has its time, and takes its number, but no thread and no memory.
     if sum(|process| process.threads) > limits.processes + 1 {
         return Some(Bound::Processes);
     }
@@ -106,7 +107,7 @@ pub(super) fn end_all() {
     loop {
         // The group of that number stands for all processes that there are, but this one.
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
-        match waitpid(None, WaitOptions::empty()) {
+        match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return,
         }

@@ -40,6 +40,12 @@ pub(super) fn bound_processes(limits: &Limits) {
     let _ = std::fs::write("/proc/sys/kernel/pid_max", (limits.processes + RESERVED).to_string());
 }
 
+/// Bounds the memory that processes of this namespace share by a key, which counts as nobody's.
+pub(super) fn bound_shared_memory(limits: &Limits) {
+    // In pages, of which there are none smaller.
+    let _ = std::fs::write("/proc/sys/kernel/shmall", (limits.memory / 4096).to_string());
+}
+
 /// Has the kernel end these processes first, should memory run out.
 pub(super) fn go_first() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");

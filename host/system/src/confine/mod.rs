@@ -23,6 +23,7 @@ mod trees;
 mod view;
 
 pub use compute::{filter_works, to_computing};
+pub use raw::close_inherited;
 pub(crate) use run::WAITS;
 pub use run::{HELPER, run};
 pub(crate) use spec::{Begun, ENDED_BY};

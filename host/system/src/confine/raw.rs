@@ -8,6 +8,19 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
+/// Closes every descriptor but the standard ones. For a process that has just begun, and has opened none itself: what is there comes from
+/// whoever started this program, and would lead around every wall.
+///
+/// # Errors
+///
+/// The kernel's: before Linux 5.9 it can't.
+pub fn close_inherited() -> io::Result<()> {
+    // SAFETY: nothing of this process's own is open yet, so nobody uses one of them later.
+    #[expect(unsafe_code, reason = "neither libc for every platform nor rustix has a function for it")]
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Which side of a fork this is.
 pub(super) enum Fork {
     Parent(Pid),

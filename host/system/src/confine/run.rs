@@ -35,6 +35,9 @@ const FAILED: i32 = 125;
 /// Runs the helper: reads a [`Spec`] from standard input, confines itself as it says, and runs the program with what is left of it. For a
 /// process that has no other threads yet.
 pub fn run() -> ! {
+    if raw::close_inherited().is_err() {
+        fail("what was handed down can't be closed: Linux 5.9 is needed".to_owned());
+    }
     let waits = std::env::args().nth(2).is_some_and(|option| option == WAITS);
     // No terminal: nobody can be typed for.
     let _ = rustix::process::setsid();
@@ -67,7 +70,7 @@ impl Host {
 enum Never {}
 
 fn fail(reason: String) -> ! {
-    tell(&Begun::Failed(reason));
+    tell(&if reason.starts_with(view::MOVED) { Begun::Moved(reason) } else { Begun::Failed(reason) });
     exit(FAILED)
 }
 
@@ -169,6 +172,7 @@ fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
     // Beside the watching, which may come late.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| errno.to_string())?;
     limits::bound_processes(&spec.limits);
+    limits::bound_shared_memory(&spec.limits);
     view::enter(spec)?;
     match raw::fork().map_err(|error| error.to_string())? {
         Fork::Child => Err(program(spec, true)),

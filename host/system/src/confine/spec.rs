@@ -76,6 +76,9 @@ pub struct Spec {
     pub network: bool,
     /// What it sees, the outer before the inner.
     pub trees: Vec<Tree>,
+    /// Directories in those that keep their names and places, the outer before the inner: were they moved, what is covered up in them would
+    /// come to light.
+    pub pinned: Vec<String>,
     /// What lies in those and can't be read nor written.
     pub hidden: Vec<String>,
     /// What lies in those and can't be written.
@@ -93,6 +96,8 @@ pub(crate) enum Begun {
     Without(Vec<String>),
     /// It does not start.
     Failed(String),
+    /// It does not start: what should be covered up or kept in its place is somewhere else by now.
+    Moved(String),
 }
 
 /// The signals by which the helper ends itself to say which bound was reached. Nothing in the sandbox can send it one.

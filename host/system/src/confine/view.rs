@@ -36,6 +36,9 @@ const LINKS: [(&str, &str); 4] = [
 /// A step that failed, for whoever reads why there is no sandbox.
 type Step<T> = Result<T, String>;
 
+/// How the reason begins where something lies elsewhere by now. It was found a moment ago; where it has gone, it is not covered up.
+pub(super) const MOVED: &str = "moved meanwhile: ";
+
 /// Makes the view this process's root directory. To be called by the first process of a namespace of processes, in a namespace of mounts of
 /// its own.
 ///
@@ -68,6 +71,9 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
     root.attach(&proc, "/proc")?;
     for source in &trees {
         source.attach(&root)?;
+    }
+    for path in &spec.pinned {
+        root.pin(path)?;
     }
     if !spec.hidden.is_empty() {
         let covers = Covers::make(&root)?;
@@ -227,14 +233,23 @@ impl Root {
         attach().map_err(|errno| format!("mounting {path}: {errno}"))
     }
 
-    /// Makes what lies at a path read-only, where it is. What is gone by now needs nothing.
+    /// What was found at a path before.
+    fn known(&self, path: &str) -> Step<OwnedFd> {
+        self.find(path).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => format!("{MOVED}{path}"),
+            errno => format!("{path}: {errno}"),
+        })
+    }
+
+    /// Has a directory stay what it is called: where something is mounted, nothing is renamed or removed.
+    fn pin(&self, path: &str) -> Step<()> {
+        let clone = clone(&self.known(path)?).map_err(|errno| format!("keeping {path} in its place: {errno}"))?;
+        self.attach(&clone, path)
+    }
+
+    /// Makes what lies at a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
-        let target = match self.find(path) {
-            Ok(target) => target,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-            Err(errno) => return Err(format!("protecting {path}: {errno}")),
-        };
-        let clone = clone(&target).map_err(|errno| format!("protecting {path}: {errno}"))?;
+        let clone = clone(&self.known(path)?).map_err(|errno| format!("protecting {path}: {errno}"))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
         raw::mount_attributes(&clone, attributes).map_err(|error| format!("protecting {path}: {error}"))?;
         self.attach(&clone, path)
@@ -265,25 +280,19 @@ impl Covers {
         make().map_err(failed("making what hides files"))
     }
 
-    /// Covers what lies at a path. What is gone by now needs nothing.
+    /// Covers what lies at a path.
     fn hide(&self, root: &Root, path: &str) -> Step<()> {
-        let cover = || {
-            let target = match root.find(path) {
-                Ok(target) => target,
-                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-                Err(errno) => return Err(errno),
-            };
-            let kind = FileType::from_raw_mode(rustix::fs::fstat(&target)?.st_mode);
-            if kind == FileType::Symlink {
-                // It leads to nothing that isn't covered itself, or isn't there.
-                return Ok(());
-            }
-            let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file })?;
-            raw::mount_attributes(&cover, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
-            root.attach(&cover, path).map_err(|_| Errno::PERM)
-        };
-        cover().map_err(|errno| format!("hiding {path}: {errno}"))
+        let target = root.known(path)?;
+        let failed = |errno: Errno| format!("hiding {path}: {errno}");
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode);
+        if kind == FileType::Symlink {
+            // It leads to nothing that isn't covered itself, or isn't there.
+            return Ok(());
+        }
+        let cover = clone(if kind == FileType::Directory { &self.directory } else { &self.file }).map_err(failed)?;
+        raw::mount_attributes(&cover, MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into())
+            .map_err(|error| format!("hiding {path}: {error}"))?;
+        root.attach(&cover, path)
     }
 }
 

@@ -22,6 +22,9 @@ use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
 /// How long the helper may take until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
 
+/// How often the sandbox is made where something in it is moved meanwhile.
+const ATTEMPTS: usize = 5;
+
 /// Bytes of its first line.
 const MAX_BEGUN: usize = 16 * 1024;
 
@@ -65,6 +68,9 @@ pub enum StartError {
     /// The sandbox can't be had here.
     #[error("{0}")]
     Sandbox(String),
+    /// Something that it may not see was moved while the sandbox was made, again and again.
+    #[error("{0}; what may not be read has to stay where it is while a command starts")]
+    Moved(String),
     /// What it may see can't be told.
     #[error("{0}")]
     Places(#[from] PlacesError),
@@ -97,12 +103,14 @@ pub struct Finished {
     pub ending: Ending,
 }
 
-/// What of one output was kept.
+/// What of one output was kept since it was taken the last time: where that is too much, its beginning and its end, where programs say what went
+/// wrong.
 #[derive(Debug, Default)]
 pub struct Kept {
-    bytes: VecDeque<u8>,
-    /// Bytes that were kept in all, those that were taken since then among them.
-    kept: usize,
+    beginning: Vec<u8>,
+    end: VecDeque<u8>,
+    /// Bytes between the two that were not kept.
+    left_out: u64,
     /// Whether more was written than was kept.
     pub truncated: bool,
 }
@@ -119,21 +127,37 @@ pub struct Output {
 }
 
 impl Kept {
-    fn push(&mut self, bytes: &[u8], limit: usize) -> usize {
-        let room = limit.saturating_sub(self.kept).min(bytes.len());
-        self.bytes.extend(&bytes[..room]);
-        self.kept += room;
-        self.truncated |= room < bytes.len();
-        room
+    fn push(&mut self, bytes: &[u8], limit: usize) {
+        let (beginning, rest) = bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
+        self.beginning.extend_from_slice(beginning);
+        let room = (limit - limit / 4).saturating_sub(MARK);
+        self.end.extend(&rest[rest.len().saturating_sub(room)..]);
+        let too_much = self.end.len().saturating_sub(room);
+        self.end.drain(..too_much);
+        let left_out = rest.len().saturating_sub(room) + too_much;
+        self.left_out += u64::try_from(left_out).unwrap_or(u64::MAX);
+        self.truncated |= left_out > 0;
     }
 
-    /// Takes what was kept since the last time.
+    /// Takes what was kept since the last time. What is left out in the middle is said there.
     pub fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes).into()
+        let Self { mut beginning, end, left_out, truncated } = std::mem::take(self);
+        self.truncated = truncated;
+        if left_out == 0 {
+            beginning.extend(end);
+            return beginning;
+        }
+        // Cut between characters, on both sides.
+        if let Some(back) = beginning.iter().rev().take(4).position(|byte| *byte >= 0xc0) {
+            beginning.truncate(beginning.len() - 1 - back);
+        }
+        beginning.extend_from_slice(format!("\n[… {left_out} bytes are left out here …]\n").as_bytes());
+        beginning.extend(end.into_iter().skip_while(|byte| byte & 0xc0 == 0x80));
+        beginning
     }
 
     fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.beginning.is_empty()
     }
 }
 
@@ -207,6 +231,9 @@ fn helper_process(helper: &Path, option: Option<&str>) -> io::Result<std::proces
         .spawn()
 }
 
+/// Room for saying what is left out.
+const MARK: usize = 64;
+
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 * 1024;
 
@@ -220,7 +247,14 @@ impl Child {
     pub fn start(places: &Places, command: &Command, limit: usize, end: Instant, cancel: &CancellationToken) -> Result<Self, StartError> {
         let begin = |namespaces: bool| Self::begin(places, command, namespaces, limit, end, cancel);
         let namespaces = places.tries_namespaces();
-        match begin(namespaces) {
+        // What was moved is looked for anew.
+        let mut begun = begin(namespaces);
+        for _ in 1..ATTEMPTS {
+            if matches!(begun, Err(StartError::Moved(_))) {
+                begun = begin(namespaces);
+            }
+        }
+        match begun {
             Err(StartError::Sandbox(reason)) if namespaces && places.sandbox == Sandbox::BestEffort => {
                 let mut child = begin(false)?;
                 places.known.without_namespaces.store(true, Ordering::Relaxed);
@@ -255,11 +289,11 @@ impl Child {
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             // One that has waited for too long has gone.
-            let child =
-                ready.and_then(Waiting::taken).and_then(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel).ok());
-            let child = match child {
-                Some(child) => child,
-                None => Self::tell(helper_process(helper, None)?, &spec, namespaces, false, limit, end, cancel)?,
+            let told = ready.and_then(Waiting::taken).map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
+            let child = match told {
+                Some(Ok(child)) => child,
+                Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
+                Some(Err(_)) | None => Self::tell(helper_process(helper, None)?, &spec, namespaces, false, limit, end, cancel)?,
             };
             Waiting::make(helper, waiting);
             return Ok(child);
@@ -329,6 +363,7 @@ impl Child {
                 return match serde_json::from_slice(&line) {
                     Ok(Begun::Without(missing)) => Ok(missing),
                     Ok(Begun::Failed(reason)) => Err(StartError::Sandbox(reason)),
+                    Ok(Begun::Moved(reason)) => Err(StartError::Moved(reason)),
                     Err(_) => Err(StartError::Sandbox(String::from_utf8_lossy(&line).trim().to_owned())),
                 };
             }
@@ -493,9 +528,11 @@ fn take_from(
         match open.read(buffer) {
             Ok(0) => *stream = None,
             Ok(read) => {
+                // As much of it is shown as it comes as would be kept.
+                let shown = limit.saturating_sub(usize::try_from(*written).unwrap_or(usize::MAX)).min(read);
                 *written += u64::try_from(read).unwrap_or(u64::MAX);
-                let room = kept.push(&buffer[..read], limit);
-                see(&buffer[..room]);
+                kept.push(&buffer[..read], limit);
+                see(&buffer[..shown]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -18,8 +18,9 @@ use crate::files::Grants;
 const SYSTEM: [&str; 12] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/etc", "/sys/devices/system/cpu"];
 
-/// What a command in a repository could make git run later, outside of this sandbox. It stays as it is, unless it is granted by itself.
-const RUN_LATER: [&str; 2] = [".git/hooks", ".git/config"];
+/// What of a repository's own folder git would run later, outside of this sandbox, or read what to run from. It stays as it is, unless the
+/// folder is granted by itself.
+const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
 /// Entries below the granted directories that are looked at for those that globs deny.
 const MAX_LOOKED_AT: usize = 1_000_000;
@@ -74,6 +75,12 @@ pub enum PlacesError {
         "more than {MAX_DENIED} files and folders in the granted directories are denied by globs, too many to be covered up one by one"
     )]
     TooManyDenied,
+    /// A name that can't be handed on.
+    #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
+    NotText(PathBuf),
+    /// More levels than are looked at.
+    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for what the globs deny", .0.display())]
+    TooDeep(PathBuf),
     /// A folder that can't be looked into.
     #[error("{0} can't be looked into for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
@@ -109,15 +116,25 @@ impl Places {
         let trees = needed;
         let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
         self.own(&trees, &mut denied);
+        if rustix::process::geteuid().is_root() {
+            denied.hidden.extend(private_settings());
+        }
+        // Known by their names: they aren't there everywhere, nor in a tree. What is found below is.
+        let in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(&tree.path));
+        let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
+        denied.hidden.retain(there);
+        denied.frozen.retain(there);
         if rules.has_globs() {
             for grant in rules.grants() {
                 let mut look = Look { rules, denied: &mut denied, left: MAX_LOOKED_AT, writable: grant.access == Access::Write };
                 look.below(&grant.path, 0)?;
             }
         }
-        if rustix::process::geteuid().is_root() {
-            denied.hidden.extend(private_settings());
-        }
+        // Below what is covered up, nothing is seen.
+        let covers = denied.hidden.clone();
+        let seen = |path: &PathBuf| !path.ancestors().skip(1).any(|above| covers.contains(above));
+        denied.hidden.retain(seen);
+        denied.frozen.retain(seen);
         if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
             return Err(PlacesError::TooManyDenied);
         }
@@ -129,6 +146,7 @@ impl Places {
             sandbox: self.sandbox,
             namespaces,
             network: command.network,
+            pinned: pinned(&trees, denied.hidden.iter().chain(&denied.frozen).cloned()),
             trees,
             hidden: denied.hidden.iter().map(|path| text(path)).collect(),
             frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
@@ -154,11 +172,33 @@ impl Places {
         let roots: Vec<&Path> = self.grants.roots().iter().map(|root| root.path.as_path()).collect();
         for root in &roots {
             denied.frozen.extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
-            let later = RUN_LATER.iter().map(|name| root.join(name)).filter(|path| path.exists());
+            // Of a worktree, it says where its repository lies: another one would have another configuration.
+            denied.frozen.extend(Some(root.join(".git")).filter(|path| path.is_file()));
+            // Where it really lies: a link itself can't be protected.
+            let Ok(git) = root.join(".git").canonicalize() else { continue };
+            if git.is_dir() && trees.iter().any(|tree| tree.access == TreeAccess::Write && git.starts_with(&tree.path)) {
+                // Made by the next command otherwise.
+                let _ = std::fs::create_dir(git.join("hooks"));
+            }
+            let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
             let by_itself = |path: &Path| roots.iter().any(|other| other != root && other.starts_with(root) && path.starts_with(other));
             denied.frozen.extend(later.filter(|path| !by_itself(path)));
         }
     }
+}
+
+/// The directories between a tree that can be written and what is denied in it, the outer before the inner.
+fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    // A tree that is granted for reading alone, too: in another place it would be writable with what is around it.
+    let read_only = trees.iter().filter(|tree| tree.access == TreeAccess::Read).map(|tree| PathBuf::from(&tree.path));
+    for path in denied.chain(read_only) {
+        let around = trees.iter().rfind(|tree| path != Path::new(&tree.path) && path.starts_with(&tree.path));
+        let Some(around) = around.filter(|around| around.access == TreeAccess::Write) else { continue };
+        let above = path.ancestors().skip(1).take_while(|above| *above != Path::new(&around.path));
+        found.extend(above.map(|above| (above.components().count(), above.to_string_lossy().into_owned())));
+    }
+    found.into_iter().map(|(_, path)| path).collect()
 }
 
 /// What lies in the trees and isn't for processes.
@@ -180,8 +220,11 @@ impl Look<'_> {
     fn below(&mut self, folder: &Path, depth: usize) -> Result<(), PlacesError> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
-            // Nobody who is confined can look into it either, or it has gone.
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            // Whoever owns it can change that.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
+                return self.add(|denied| &mut denied.hidden, folder.to_owned());
+            }
             Err(error) => return Err(PlacesError::Unreadable(folder.to_owned(), error)),
         };
         for entry in entries.flatten() {
@@ -197,7 +240,10 @@ impl Look<'_> {
                 // All below is covered by the same rule.
                 self.add(|denied| &mut denied.frozen, path.clone())?;
             }
-            if kind.is_dir() && depth < MAX_DEPTH {
+            if kind.is_dir() {
+                if depth == MAX_DEPTH {
+                    return Err(PlacesError::TooDeep(path));
+                }
                 self.below(&path, depth + 1)?;
             }
         }
@@ -205,6 +251,9 @@ impl Look<'_> {
     }
 
     fn add(&mut self, to: impl FnOnce(&mut Denied) -> &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {
+        if path.to_str().is_none() {
+            return Err(PlacesError::NotText(path));
+        }
         let set = to(self.denied);
         set.insert(path);
         if set.len() > MAX_DENIED { Err(PlacesError::TooManyDenied) } else { Ok(()) }

@@ -5,11 +5,13 @@ use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A process that runs.
+/// A process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     parent: i32,
+    /// Whether it has ended, and nobody was told yet.
+    ended: bool,
     pub(crate) threads: u64,
     /// Processor time, its own and that of those it has waited for.
     pub(crate) ticks: u64,
@@ -17,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) pages: u64,
 }
 
-/// All that can be seen and hasn't ended.
+/// All that can be seen.
 pub(crate) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(look_at).collect()
@@ -30,7 +32,9 @@ fn look_at(pid: i32) -> Option<Process> {
     let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     let parent = fields.get(1)?.parse().ok()?;
     let ticks = field(14) + field(15) + field(16) + field(17);
-    (fields.first() != Some(&"Z")).then(|| Process { pid, parent, threads: field(20), ticks, pages: field(24) })
+    let ended = fields.first() == Some(&"Z");
+    let (threads, pages) = if ended { (0, 0) } else { (field(20), field(24)) };
+    Some(Process { pid, parent, ended, threads, ticks, pages })
 }
 
 /// Those that a process has started, and they in turn.
@@ -55,7 +59,7 @@ const ROUNDS: usize = 1000;
 /// Ends all that a process has started. It has to be one that inherits orphans, or what they started is not found.
 pub(crate) fn end_below(pid: Pid) {
     for _ in 0..ROUNDS {
-        let found = below(pid);
+        let found: Vec<Process> = below(pid).into_iter().filter(|process| !process.ended).collect();
         if found.is_empty() {
             return;
         }
