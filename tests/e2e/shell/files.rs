@@ -195,3 +195,20 @@ fn nothing_that_is_open_is_handed_down() {
     assert!(!ended.stdout.contains("the secret"), "{}", ended.stdout);
     assert_eq!(fs::read_to_string(outside).expect("it is there"), "the secret");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_in_the_place_of_what_is_protected_stop_nothing() {
+    let plant = |root: &Path| {
+        let granted = root.join("granted");
+        fs::create_dir_all(granted.join("repository/hooks")).expect("folders are made");
+        fs::write(granted.join("repository/config"), "").expect("a file is written");
+        for (link, target) in [("berth.toml", "nowhere"), (".env", "public.txt"), ("locked.txt", "public.txt"), (".git", "repository")] {
+            symlink(target, granted.join(link)).expect("a link is made");
+        }
+    };
+    let scene = scene(&["tools.file.deny_read=[\".env\"]", "tools.file.deny_write=[\"locked.txt\"]"], plant).await;
+    assert_eq!(run(&scene, "echo works").await.stdout, "works\n");
+    // Where the link leads, the repository is protected.
+    assert_ne!(run(&scene, "echo x > repository/config").await.code, 0);
+    assert_eq!(fs::read_to_string(scene.granted.join("repository/config")).expect("it is there"), "");
+}

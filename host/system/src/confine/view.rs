@@ -249,7 +249,13 @@ impl Root {
 
     /// Makes what lies at a path read-only.
     fn freeze(&self, path: &str) -> Step<()> {
-        let clone = clone(&self.known(path)?).map_err(|errno| format!("protecting {path}: {errno}"))?;
+        let failed = |errno: Errno| format!("protecting {path}: {errno}");
+        let target = self.known(path)?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&target).map_err(failed)?.st_mode) == FileType::Symlink {
+            // A link has nothing that could be written; what it leads to is decided on where it lies.
+            return Ok(());
+        }
+        let clone = clone(&target).map_err(failed)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into();
         raw::mount_attributes(&clone, attributes).map_err(|error| format!("protecting {path}: {error}"))?;
         self.attach(&clone, path)
