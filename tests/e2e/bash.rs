@@ -37,7 +37,8 @@ fn an_answer_has_the_same_four_fields_whatever_becomes_of_the_command() {
     assert_eq!(of("touch x; ./x", 1)["exit_code"], 126);
     assert_eq!(of("kill -9 $$", 1)["exit_code"], 137);
     let long = of("head -c 3000000 /dev/zero | tr '\\0' x", 0);
-    assert_eq!((long["stdout"].as_str().map(str::len), &long["truncated"]), (Some(1 << 20), &json!(true)));
+    let kept = long["stdout"].as_str().map_or(0, str::len);
+    assert!(((1 << 20) - 64..=1 << 20).contains(&kept) && long["truncated"] == true, "{kept}");
     let late = envelope(&cli, &json!({ "command": "echo begun; sleep 600", "timeout": 1 }), 1);
     assert_eq!(late, fields("begun\n", "", -1, false));
 }
