@@ -10,16 +10,31 @@ use crate::measure::{Compared, in_turn, median};
 use crate::sandbox::Sandbox;
 use crate::table::{Row, Target, Unit, show_time};
 
-const ROUNDS: usize = 15;
-const CALLS: usize = 20;
+const ROUNDS: usize = 9;
+const CALLS: usize = 15;
 
-/// What is told apart: settings, what they mean, and what the ratio should be.
-const ROWS: [(&str, &[&str], Target); 4] = [
-    ("in the sandbox, by a helper that waited", &["tools.shell.sandbox=strict", "tools.shell.network=deny"], Target::AtMost(3.0)),
-    ("in the sandbox but for the network, by a fresh helper", &["tools.shell.sandbox=strict", "tools.shell.network=allow"], Target::None),
-    ("without the sandbox, by a fresh helper", &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::None),
+/// How long an agent thinks, at the least: what the last command left behind is gone then, and the next helper waits.
+const REST: Duration = Duration::from_millis(30);
+
+/// What is told apart: settings, the rest before each command, what they mean, and what the ratio should be.
+const ROWS: [(&str, Duration, &[&str], Target); 5] = [
+    ("in the sandbox, after a rest of 30 ms", REST, &["tools.shell.sandbox=strict", "tools.shell.network=deny"], Target::AtMost(3.0)),
     (
-        "in the sandbox, with a glob that has 2,000 files looked at",
+        "in the sandbox, one after the other without a rest",
+        Duration::ZERO,
+        &["tools.shell.sandbox=strict", "tools.shell.network=deny"],
+        Target::None,
+    ),
+    (
+        "in the sandbox but for the network, which has no helper wait",
+        REST,
+        &["tools.shell.sandbox=strict", "tools.shell.network=allow"],
+        Target::None,
+    ),
+    ("without the sandbox", REST, &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::None),
+    (
+        "in the sandbox, after 2,000 files were looked at for a glob",
+        REST,
         &["tools.shell.sandbox=strict", "tools.shell.network=deny", "tools.file.deny_read=[\"**/.env\"]"],
         Target::None,
     ),
@@ -33,10 +48,10 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         std::fs::write(work.join(format!("{number}.txt")), "").map_err(|error| format!("can't write to {}: {error}", work.display()))?;
     }
     ROWS.iter()
-        .map(|(what, settings, target)| {
+        .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
             let sandbox = Sandbox::with_shell(&setting.repository, &home, &work, &all)?;
-            let Compared { ours, rival, ratio } = in_turn(ROUNDS, || calls(&sandbox), directly)?;
+            let Compared { ours, rival, ratio } = in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
             let added = ours.saturating_sub(rival);
             Ok(Row {
                 name: "shell",
@@ -51,10 +66,11 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         .collect()
 }
 
-fn calls(sandbox: &Sandbox) -> Result<Duration, String> {
+fn calls(sandbox: &Sandbox, rest: Duration) -> Result<Duration, String> {
     sandbox.runtime().block_on(async {
         let mut times = Vec::with_capacity(CALLS);
         for _ in 0..CALLS {
+            std::thread::sleep(rest);
             let start = Instant::now();
             sandbox.call("bash", json!({ "command": "true" })).await?;
             times.push(start.elapsed());
@@ -64,9 +80,10 @@ fn calls(sandbox: &Sandbox) -> Result<Duration, String> {
 }
 
 /// What an agent would do: the output is read, of which there is none.
-fn directly() -> Result<Duration, String> {
+fn directly(rest: Duration) -> Result<Duration, String> {
     let mut times = Vec::with_capacity(CALLS);
     for _ in 0..CALLS {
+        std::thread::sleep(rest);
         let start = Instant::now();
         let ended = Command::new("bash").args(["-c", "true"]).stdin(Stdio::null()).output().map_err(|error| format!("bash: {error}"))?;
         times.push(start.elapsed());
