@@ -118,11 +118,10 @@ const OWN: [&str; 21] = [
 ];
 
 /// The files that start processes.
-const STARTS_PROCESSES: [&str; 4] = [
+const STARTS_PROCESSES: [&str; 3] = [
     "host/cli/build.rs",                 // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs",    // becomes the program, once it is confined
-    "host/system/src/process/child.rs",  // the helper that does so, for what a call starts
-    "host/system/src/process/helper.rs", // the helper that compiles
+    "host/system/src/process/helper.rs", // the helpers: one compiles, the other becomes a program
 ];
 
 /// Crates of the engine.

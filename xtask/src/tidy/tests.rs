@@ -73,7 +73,7 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "one_place_starts_processes",
         bad: &[
-            ("host/system/src/process/child.rs", "Command::new(program);\n"),
+            ("host/system/src/process/helper.rs", "Command::new(program);\n"),
             ("host/system/src/search.rs", "fn f() {}\nstd::process::Command::new(program);\n"),
         ],
         lines: &["host/system/src/search.rs:2"],

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::helper;
 use super::places::{Places, PlacesError};
 use super::tree;
 use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
@@ -203,7 +204,7 @@ impl Waiting {
             let is_empty = || place.lock().unwrap_or_else(PoisonError::into_inner).is_none();
             if Arc::strong_count(&place) > 1
                 && is_empty()
-                && let Ok(process) = helper_process(&helper, Some(WAITS))
+                && let Ok(process) = helper::start(&helper, &[HELPER, WAITS])
             {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Self(Some(process)));
             }
@@ -217,18 +218,6 @@ impl Drop for Waiting {
             let _ = process.kill().and_then(|()| process.wait());
         }
     }
-}
-
-fn helper_process(helper: &Path, option: Option<&str>) -> io::Result<std::process::Child> {
-    std::process::Command::new(helper)
-        .arg(HELPER)
-        .args(option)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
 }
 
 /// Room for saying what is left out.
@@ -293,12 +282,12 @@ impl Child {
             let child = match told {
                 Some(Ok(child)) => child,
                 Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
-                Some(Err(_)) | None => Self::tell(helper_process(helper, None)?, &spec, namespaces, false, limit, end, cancel)?,
+                Some(Err(_)) | None => Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, false, limit, end, cancel)?,
             };
             Waiting::make(helper, waiting);
             return Ok(child);
         }
-        Self::tell(helper_process(helper, None)?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)
+        Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)
     }
 
     /// Tells a helper what to run, and waits until it does.

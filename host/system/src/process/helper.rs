@@ -39,21 +39,20 @@ pub enum HelperError {
 /// Bytes kept of what a helper says is wrong.
 const MAX_COMPLAINT: u64 = 16 * 1024;
 
+/// Starts a helper, with pipes to it and nothing in its environment.
+pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child> {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
 /// Runs `program` with `argument`, `input` on its standard input and nothing in its environment, and returns its standard output. Blocks.
 ///
 /// # Errors
 ///
 /// [`HelperError`]; the process is gone in every case.
 pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: HelperBounds) -> Result<Vec<u8>, HelperError> {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map(Reaped)?;
+    let mut child = start(program, arguments).map(Reaped)?;
     let (Some(stdin), Some(mut stdout), Some(stderr)) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take()) else {
         return Err(HelperError::Failed("it has no pipes".into()));
     };
