@@ -30,6 +30,10 @@ pub struct Call {
     pub commands: Vec<String>,
     /// Whether what the call starts may reach the network.
     pub network: bool,
+    /// The origins (`https://example.com`) of the URLs among what the call acts on, which were decided on: its requests may go there.
+    pub origins: Vec<String>,
+    /// Whether the call is one that only reads: its requests are `GET` and `HEAD`, and its directories are read-only.
+    pub read_only: bool,
     /// Where the provider puts what it has to tell of the call beside its outcome.
     pub report: Arc<Report>,
     /// Where progress and partial output go.

@@ -21,10 +21,37 @@ pub struct Told {
     pub denials: u64,
     /// What a program that the call started ended with.
     pub exit_code: Option<i32>,
+    /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
+    pub requests: Vec<Requested>,
     /// What the answer was made of, where somebody [watches](Report::watching).
     pub seen: Seen,
     /// Bytes of the paths in `seen`.
     bytes: usize,
+}
+
+/// A request that a call has made, or was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requested {
+    /// When it began, since the Unix epoch.
+    pub began: std::time::Duration,
+    /// The method.
+    pub method: String,
+    /// The URL, without what secrets may stand in.
+    pub url: String,
+    /// How many redirects led to it.
+    pub hop: u32,
+    /// The address that was connected to, or that was refused.
+    pub address: Option<std::net::IpAddr>,
+    /// The answer's status.
+    pub status: Option<u16>,
+    /// Bytes of the answer's body as they came.
+    pub received: u64,
+    /// How long it took.
+    pub time: std::time::Duration,
+    /// Names of the secrets that were put in.
+    pub secrets: Vec<String>,
+    /// The rule that refused it, or what went wrong.
+    pub failed: Option<String>,
 }
 
 /// The files and directories that a call has looked at.

@@ -227,6 +227,8 @@ impl Facts {
             session: Arc::clone(self.session.name()),
             commands: subjects::commands(tool, &self.arguments).map(str::to_owned).collect(),
             network,
+            origins: Vec::new(),
+            read_only: tool.definition.annotations.read_only,
             report: Arc::clone(&self.report),
             events,
             cancel: cancel.clone(),

@@ -1,5 +1,6 @@
 //! Pure decisions: data in, a decision with its reason out. No I/O, no clock, no WebAssembly.
 
+pub mod egress;
 pub mod files;
 pub mod redact;
 pub mod rules;

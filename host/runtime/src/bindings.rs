@@ -11,6 +11,7 @@ wasmtime::component::bindgen!({
             import berth:host/log@0.1.0;
             import berth:host/process@0.1.0;
             import berth:host/search@0.1.0;
+            import berth:host/secrets@0.1.0;
             import wasi:filesystem/types@0.2.12;
             import wasi:filesystem/preopens@0.2.12;
             export berth:tool/tools@0.1.0;

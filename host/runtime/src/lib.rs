@@ -12,6 +12,7 @@ mod convert;
 mod engine;
 mod examine;
 mod host_functions;
+mod http;
 mod limits;
 mod linking;
 mod load;

@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::{cli, clocks, io, random, sockets};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 
-use crate::bindings::berth::host::{call, log, process, search};
+use crate::bindings::berth::host::{call, log, process, search, secrets};
 use crate::bindings::berth::tool::types as tool_types;
 use crate::bindings::wasi::filesystem::{preopens, types};
 use crate::manifest::Manifest;
@@ -21,10 +21,11 @@ use crate::state::{CallState, HasState};
 use crate::wasi::HasFiles;
 
 /// Interfaces that are always linked, by package and name, in whatever version of the same line.
-const BASE: [&str; 31] = [
+const BASE: [&str; 32] = [
     "berth:host/call",
     "berth:host/log",
     "berth:host/search",
+    "berth:host/secrets",
     "berth:tool/types",
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -126,6 +127,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     log::add_to_linker::<CallState, HasState>(l, |state| state)?;
     search::add_to_linker::<CallState, HasState>(l, |state| state)?;
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
     Ok(linker)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use berth_contract::{Definition, Denial};
 use berth_policy::Programs;
+use berth_system::egress::Egress;
 use berth_system::files::Grants;
 use berth_system::process::Places;
 use serde::Serialize;
@@ -51,6 +52,8 @@ pub struct PluginPolicy {
     pub read_only: bool,
     /// What it may start. None: nothing.
     pub process: Option<Arc<ProcessPolicy>>,
+    /// Where its requests may go. None: nowhere.
+    pub egress: Option<Arc<Egress>>,
     /// The bounds of its calls.
     pub limits: Limits,
     /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases then.

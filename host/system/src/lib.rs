@@ -1,6 +1,7 @@
 //! The ways to the outside, each in one place. Nothing here knows WebAssembly.
 
 pub mod confine;
+pub mod egress;
 pub mod files;
 pub mod machine;
 pub mod private;

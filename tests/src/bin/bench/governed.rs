@@ -83,6 +83,8 @@ fn call() -> Call {
         session: "bench".into(),
         commands: Vec::new(),
         network: false,
+        origins: Vec::new(),
+        read_only: false,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),

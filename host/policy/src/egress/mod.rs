@@ -1,0 +1,16 @@
+//! Where requests may go: names and addresses, decided without asking a resolver.
+//!
+//! A request is looked at twice: its [`Target`] before its name is resolved, and each address that the name turns out to have. The connection
+//! goes to an address that was looked at.
+
+mod address;
+mod pattern;
+mod reach;
+mod secret;
+mod target;
+
+pub use address::{Forbidden, forbidden};
+pub use pattern::{HostPattern, PrivateHosts};
+pub use reach::{Grant, Reach};
+pub use secret::{Placement, SecretRule};
+pub use target::{Host, Scheme, Target};
