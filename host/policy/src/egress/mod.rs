@@ -11,6 +11,6 @@ mod target;
 
 pub use address::{Forbidden, forbidden};
 pub use pattern::{HostPattern, PrivateHosts};
-pub use reach::{Grant, Reach};
+pub use reach::{Grant, Missing, Reach, Standing};
 pub use secret::{Placement, SecretRule};
 pub use target::{Host, Scheme, Target};

@@ -1,11 +1,44 @@
 //! Hosts as the operator writes them.
 
-use super::target::{Host, Target};
 use std::net::IpAddr;
 
-/// A pattern for hosts: a name, an address, `*.example.com` for all names below one, `*` for any host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPattern(String);
+use berth_contract::text::{cut, neutral_line};
+use ipnet::IpNet;
+
+use super::address::{forbidden, meant};
+use super::target::{Host, Target};
+use crate::pattern::TextGlob;
+
+/// Bytes of a pattern: a name's most, with a port.
+const MAX_PATTERN: usize = 260;
+
+/// The widest ranges that can be opened: those of the private networks. Wider ones hold more than anybody has looked at.
+const WIDEST: (u8, u8) = (8, 7);
+
+/// A pattern for hosts: a name, an address, `*.example.com` for all names below one (not for the name itself), `*` for any host. A `*`
+/// within a part of a name stands for any characters of that part: `api-*.example.com`.
+#[derive(Clone, Debug)]
+pub struct HostPattern {
+    written: String,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Any,
+    Host(Host),
+    /// A name with stars. `below`: whether it stands for what lies at any depth below the rest.
+    Labels {
+        below: bool,
+        labels: Vec<Label>,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Label {
+    Plain(String),
+    Glob(TextGlob),
+}
 
 impl HostPattern {
     /// Reads a pattern.
@@ -14,41 +47,263 @@ impl HostPattern {
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        Ok(Self(written.to_owned()))
+        let form = bounded(written).and_then(|()| Form::of(written)).map_err(|why| explained(written, &why))?;
+        Ok(Self { written: written.to_owned(), form })
     }
 
-    /// Whether a host fits.
-    pub fn matches(&self, _host: &Host) -> bool {
-        false
+    /// Whether a host fits. Addresses are compared by what they stand for, so that another spelling is the same one.
+    pub fn matches(&self, host: &Host) -> bool {
+        match (&self.form, host) {
+            (Form::Any, _) => true,
+            (Form::Host(Host::Address(one)), Host::Address(other)) => meant(*one) == meant(*other),
+            (Form::Host(one), other) => one == other,
+            (Form::Labels { .. }, Host::Address(_)) => false,
+            (Form::Labels { below, labels }, Host::Name(name)) => fits(*below, labels, name),
+        }
+    }
+
+    /// Whether it is this address.
+    pub fn is_address(&self, address: IpAddr) -> bool {
+        matches!(self.form, Form::Host(Host::Address(one)) if meant(one) == meant(address))
+    }
+
+    /// Whether it stands for any host.
+    pub fn is_any(&self) -> bool {
+        matches!(self.form, Form::Any)
     }
 
     /// As it was written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.written
     }
 }
 
-/// Private hosts that are opened: `host:port`, `host`, an address, or a range in CIDR notation, each with or without a port.
+/// What is the same once it is read is the same.
+impl PartialEq for HostPattern {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.form, &other.form) {
+            (Form::Host(one), Form::Host(other)) => one == other,
+            _ => self.written.eq_ignore_ascii_case(&other.written),
+        }
+    }
+}
+
+impl Eq for HostPattern {}
+
+impl Form {
+    fn of(written: &str) -> Result<Self, String> {
+        if written == "*" {
+            return Ok(Self::Any);
+        }
+        if let Some((_, rest)) = written.split_once("://") {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));
+        }
+        if let Some((host, rest)) = written.split_once('/') {
+            return Err(match rest.bytes().all(|c| c.is_ascii_digit()) && !rest.is_empty() {
+                true => "ranges of addresses can only be opened, by `allowed_private_hosts`".to_owned(),
+                false => format!("a host is wanted here, without a path: write `{}`", neutral_line(host)),
+            });
+        }
+        if written.contains('@') {
+            return Err("a name or password has no place before a host".to_owned());
+        }
+        if let Ok(address) = written.trim_start_matches('[').trim_end_matches(']').parse::<std::net::Ipv6Addr>() {
+            return Ok(Self::Host(Host::Address(IpAddr::from(address).to_canonical())));
+        }
+        if let Some((host, port)) = written.rsplit_once(':') {
+            return Err(format!("a host is wanted here, without the port `{}`: write `{}`", neutral_line(port), neutral_line(host)));
+        }
+        if !written.contains('*') {
+            return Host::of(written).map(Self::Host);
+        }
+        Self::with_stars(written)
+    }
+
+    fn with_stars(written: &str) -> Result<Self, String> {
+        let written = written.strip_suffix('.').unwrap_or(written);
+        let (below, rest) = match written.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, written),
+        };
+        // The part without stars at the end is normalised as a whole, as the name that it is.
+        let fixed = rest.rfind('*').map_or(Some(0), |star| rest[star..].find('.').map(|dot| star + dot + 1));
+        let fixed = fixed.map_or("", |at| &rest[at..]);
+        if fixed.is_empty() {
+            return Err(too_wide(written));
+        }
+        let Host::Name(tail) = Host::of(fixed)? else {
+            return Err("`*` stands for parts of names, and not of addresses".to_owned());
+        };
+        let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
+        let mut labels = Vec::new();
+        for label in globs {
+            labels.push(match label.contains('*') {
+                true => Label::Glob(label_glob(label)?),
+                false => match Host::of(label)? {
+                    Host::Name(label) => Label::Plain(label),
+                    Host::Address(_) => Label::Plain(label.to_ascii_lowercase()),
+                },
+            });
+        }
+        if rest.contains('*') && !tail.contains('.') {
+            return Err(too_wide(written));
+        }
+        labels.extend(tail.split('.').map(|label| Label::Plain(label.to_owned())));
+        Ok(Self::Labels { below, labels })
+    }
+}
+
+fn too_wide(written: &str) -> String {
+    let name = written.trim_start_matches('*');
+    match !name.is_empty() && !name.contains('*') && !name.starts_with('.') && name.contains('.') {
+        true => format!("write `*.{name}` for the names below {name}, and `{name}` for itself"),
+        false => "`*` has no place in the last two parts of a name: write `*` alone for any host".to_owned(),
+    }
+}
+
+fn label_glob(label: &str) -> Result<TextGlob, String> {
+    match label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*'))) {
+        Some(c) => Err(format!("{c:?} is in a part with a `*`, which has letters, digits, `-` and `_` beside it")),
+        None => TextGlob::new(label),
+    }
+}
+
+fn fits(below: bool, labels: &[Label], name: &str) -> bool {
+    let mut parts = name.rsplit('.');
+    let all = labels.iter().rev().all(|label| {
+        parts.next().is_some_and(|part| match label {
+            Label::Plain(plain) => plain == part,
+            Label::Glob(glob) => glob.matches(part),
+        })
+    });
+    all && parts.next().is_some() == below
+}
+
+fn bounded(written: &str) -> Result<(), String> {
+    match written.len() {
+        0 => Err("it is empty".to_owned()),
+        length if length > MAX_PATTERN => Err(format!("it has {length} bytes, and at most {MAX_PATTERN} are allowed")),
+        _ => match written.chars().find(|c| c.is_whitespace() || c.is_control() || matches!(c, '%' | '\\' | '?' | '#')) {
+            Some(c) => Err(format!("{c:?} is in it")),
+            None => Ok(()),
+        },
+    }
+}
+
+fn explained(written: &str, why: &str) -> String {
+    // `*example.com` is what many write who mean both.
+    let twice =
+        written.strip_prefix('*').filter(|name| name.contains('.') && !name.starts_with('.') && !name.contains(['*', ':', '/', '@']));
+    let why = twice.map_or_else(|| why.to_owned(), |name| format!("write `*.{name}` for the names below {name}, and `{name}` for itself"));
+    format!("`{}` is no pattern for hosts: {why}", neutral_line(cut(written, MAX_PATTERN)))
+}
+
+/// Private hosts that are opened: a host or a pattern of names, an address, or a range in CIDR notation, each with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrivateHosts(String);
+pub struct PrivateHosts {
+    written: String,
+    hosts: Hosts,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
+    Pattern(HostPattern),
+    Range(IpNet),
+}
 
 impl PrivateHosts {
-    /// Reads one.
+    /// Reads one: `localhost:3000`, `nas.lan`, `10.1.2.3`, `10.0.0.0/8:8080`, `fd00::/8`, `[fd00::1]:8080`, `[fd00::/8]:8080`.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        Ok(Self(written.to_owned()))
+        let read = bounded(written).and_then(|()| Self::of(written));
+        read.map_err(|why| format!("`{}` opens no private host: {why}", neutral_line(cut(written, MAX_PATTERN))))
+    }
+
+    fn of(written: &str) -> Result<Self, String> {
+        if let Some((_, rest)) = written.split_once("://") {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));
+        }
+        let (hosts, port) = with_port(written)?;
+        let hosts = match hosts.split_once('/') {
+            None => Hosts::Pattern(HostPattern::new(hosts)?),
+            Some(_) => Hosts::Range(range(hosts)?),
+        };
+        if let Hosts::Pattern(pattern) = &hosts {
+            if pattern.is_any() {
+                return Err("it would open every private host: name those that are meant".to_owned());
+            }
+            let always = match &pattern.form {
+                Form::Host(Host::Address(address)) => forbidden(*address),
+                Form::Host(Host::Name(name)) => super::address::forbidden_name(name),
+                _ => None,
+            };
+            if let Some(always) = always.filter(|forbidden| forbidden.always) {
+                return Err(format!("it is {}, which nothing opens", always.kind));
+            }
+        }
+        Ok(Self { written: written.to_owned(), hosts, port })
     }
 
     /// Whether it opens an address of a target: the target by its name and port, or the address itself.
-    pub fn opens(&self, _target: &Target, _address: IpAddr) -> bool {
-        false
+    pub fn opens(&self, target: &Target, address: IpAddr) -> bool {
+        if forbidden(address).is_some_and(|forbidden| forbidden.always) || self.port.is_some_and(|port| port != target.port) {
+            return false;
+        }
+        match &self.hosts {
+            Hosts::Pattern(pattern) => pattern.matches(&target.host) || pattern.is_address(address),
+            Hosts::Range(range) => range.contains(&meant(address)),
+        }
+    }
+
+    /// Whether it names a target, by its name or by an address in place of one: before anything is looked up.
+    pub fn names(&self, target: &Target) -> bool {
+        match &target.host {
+            Host::Address(address) => self.opens(target, *address),
+            Host::Name(_) => {
+                self.port.is_none_or(|port| port == target.port)
+                    && matches!(&self.hosts, Hosts::Pattern(pattern) if pattern.matches(&target.host))
+            }
+        }
     }
 
     /// As it was written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.written
     }
+}
+
+/// Takes a port off the end, and brackets from around what stands before it.
+fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
+    let (hosts, port) = match written.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((hosts, "")) => (hosts, None),
+        Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or("after `]` only a port stands, behind a `:`")?)),
+        // An address of version 6 without brackets has no port.
+        None if written.matches(':').count() > 1 => (written, None),
+        None => written.split_once(':').map_or((written, None), |(hosts, port)| (hosts, Some(port))),
+    };
+    let Some(port) = port else { return Ok((hosts, None)) };
+    let number = port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
+    let number = number.ok_or_else(|| format!("`{}` is no port: ports are numbers from 1 to 65535", neutral_line(port)))?;
+    Ok((hosts, Some(number)))
+}
+
+fn range(written: &str) -> Result<IpNet, String> {
+    let range: IpNet = written.parse().map_err(|_| "ranges of addresses are written as `10.0.0.0/8` or `fd00::/8`".to_owned())?;
+    let widest = match range {
+        IpNet::V4(_) => WIDEST.0,
+        IpNet::V6(_) => WIDEST.1,
+    };
+    if range.prefix_len() < widest {
+        return Err(format!("the range is wider than /{widest}: name the networks that are meant"));
+    }
+    if range.trunc() != range {
+        return Err(format!("the range begins at another address: write `{}`", range.trunc()));
+    }
+    Ok(range)
 }

@@ -3,11 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 
 use berth_contract::Denial;
+use berth_contract::text::{cut, neutral_line, toml};
 
+use super::address::{Forbidden, forbidden, forbidden_name, meant};
 use super::pattern::{HostPattern, PrivateHosts};
-use super::target::{Scheme, Target};
-use crate::origin::Origin;
+use super::target::{Host, Scheme, Target};
+use crate::origin::{Origin, OriginKind};
 use crate::policy::Placed;
+
+/// Bytes of a method that a refusal shows. A guest may ask by any.
+const MAX_METHOD: usize = 32;
 
 /// Requests that are granted.
 #[derive(Clone, Debug)]
@@ -22,6 +27,33 @@ pub struct Grant {
     pub methods: Vec<String>,
 }
 
+impl Grant {
+    /// Reads one, for all methods: a pattern for hosts, with or without a scheme before and a port behind it, as
+    /// `https://*.example.com:8443`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and what to write instead.
+    pub fn new(written: &str) -> Result<Self, String> {
+        let (scheme, rest) = match written.split_once("://") {
+            Some(("https", rest)) => (Some(Scheme::Https), rest),
+            Some(("http", rest)) => (Some(Scheme::Http), rest),
+            _ => (None, written),
+        };
+        // A URL of a whole site is meant as the site.
+        let rest = if scheme.is_some() { rest.strip_suffix('/').unwrap_or(rest) } else { rest };
+        let port = |port: &str| port.parse::<u16>().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
+        let (hosts, port) = match rest.rsplit_once(':') {
+            Some((hosts, number)) if !hosts.contains(':') || hosts.ends_with(']') => match port(number) {
+                Some(number) => (hosts, Some(number)),
+                None => (rest, None),
+            },
+            _ => (rest, None),
+        };
+        Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
+    }
+}
+
 /// What the requests of one plugin reach.
 #[derive(Clone, Debug)]
 pub struct Reach {
@@ -31,12 +63,33 @@ pub struct Reach {
     pub grants: Vec<Placed<Grant>>,
     /// Hosts that are never reached, whatever is granted.
     pub denied: Vec<Placed<HostPattern>>,
-    /// Private hosts that are opened.
+    /// Private hosts that are opened. Who names one grants it as well.
     pub private: Vec<Placed<PrivateHosts>>,
-    /// Whether requests to others than opened private hosts have to be carried by TLS.
+    /// Whether requests to others than opened private hosts have to be carried by TLS, but for grants that name `http`; where a ceiling says
+    /// so, those too.
     pub https_only: Placed<bool>,
     /// Where the grants stand, for when none fits.
     pub place: Origin,
+}
+
+/// How a target stands to what is granted, where nothing is against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is granted.
+    Granted,
+    /// No grant is for it.
+    Unlisted(Missing),
+}
+
+/// What no grant has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The host.
+    Host,
+    /// The port or the scheme, while the host is granted.
+    Port,
+    /// The method, while the place is granted.
+    Method,
 }
 
 impl Reach {
@@ -47,23 +100,175 @@ impl Reach {
     ///
     /// The refusal.
     pub fn request(&self, target: &Target, method: &str, approved: &[String]) -> Result<(), Denial> {
-        let _ = (method, approved);
-        Err(Denial {
-            capability: "http".to_owned(),
-            action: format!("{method} {target}"),
-            rule: "hosts, which names none".to_owned(),
-            place: self.place.text.clone().into_owned(),
-            remedy: String::new(),
-        })
+        match self.standing(target, method, approved)? {
+            Standing::Granted => Ok(()),
+            Standing::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
+        }
     }
 
-    /// Decides on an address that a target has. `own`: where this program listens itself.
+    /// The same, where a person may be asked about what isn't granted.
+    ///
+    /// # Errors
+    ///
+    /// The refusal that no yes undoes.
+    pub fn standing(&self, target: &Target, method: &str, approved: &[String]) -> Result<Standing, Denial> {
+        if let Some(denied) = self.denied.iter().find(|denied| denied.value.matches(&target.host)) {
+            return Err(denied_by(denied, action(method, target)));
+        }
+        if self.private.iter().any(|private| private.value.names(target) && !is_always(&target.host)) {
+            return Ok(Standing::Granted);
+        }
+        let found = match &target.host {
+            Host::Name(name) => forbidden_name(name),
+            Host::Address(address) => forbidden(*address),
+        };
+        if let Some(found) = found {
+            return Err(self.not_opened(target, found, action(method, target), "the host"));
+        }
+        let of_host = || self.grants.iter().map(|grant| &grant.value).filter(|grant| grant.hosts.matches(&target.host));
+        if target.scheme == Scheme::Http && self.https_only.value {
+            let by_ceiling = matches!(self.https_only.place.kind, OriginKind::Ceiling(_));
+            if by_ceiling || !of_host().any(|grant| grant.scheme == Some(Scheme::Http)) {
+                return Err(self.in_the_open(target, method));
+            }
+        }
+        let reached = |grant: &&Grant| {
+            grant.scheme.is_none_or(|scheme| scheme == target.scheme) && grant.port.unwrap_or(target.scheme.port()) == target.port
+        };
+        let by_method = |grant: &Grant| grant.methods.is_empty() || grant.methods.iter().any(|one| one == method);
+        if of_host().filter(reached).any(by_method) || approved.iter().any(|origin| *origin == target.origin()) {
+            return Ok(Standing::Granted);
+        }
+        Ok(Standing::Unlisted(match (of_host().next(), of_host().find(reached)) {
+            (_, Some(_)) => Missing::Method,
+            (Some(_), None) => Missing::Port,
+            (None, None) => Missing::Host,
+        }))
+    }
+
+    /// Decides on an address that a target has. `own`: where this program listens itself; an address of it that stands for all of the
+    /// machine's stands for every private one here.
     ///
     /// # Errors
     ///
     /// The refusal.
     pub fn address(&self, target: &Target, address: IpAddr, own: &[SocketAddr]) -> Result<(), Denial> {
-        let _ = (address, own);
-        self.request(target, "GET", &[])
+        let connect = || format!("connect to {address} for {target}");
+        let (found, real) = (forbidden(address), meant(address));
+        let is_own = |own: &&SocketAddr| {
+            own.port() == target.port
+                && (own.ip().to_canonical() == real || own.ip().is_unspecified() && (found.is_some() || real.is_unspecified()))
+        };
+        if own.iter().any(|own| is_own(&own)) {
+            return Err(Denial {
+                capability: "http".to_owned(),
+                action: connect(),
+                rule: "the rule that no request goes to where Berth listens".to_owned(),
+                place: "built in".to_owned(),
+                remedy: "No key changes that.".to_owned(),
+            });
+        }
+        if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
+            return Err(denied_by(denied, connect()));
+        }
+        match found {
+            Some(found) if found.always || !self.private.iter().any(|private| private.value.opens(target, address)) => {
+                Err(self.not_opened(target, found, connect(), "the address"))
+            }
+            _ => Ok(()),
+        }
     }
+
+    /// The refusal of what no grant is for.
+    pub fn unlisted(&self, target: &Target, method: &str, missing: Missing) -> Denial {
+        let key = self.key();
+        let entry = self.entry(target);
+        let (rule, remedy) = match missing {
+            Missing::Host => (format!("{key}, which doesn't name this host"), self.to_add(&self.place, key, &entry)),
+            Missing::Port => (format!("{key}, which names this host for another port or scheme"), self.to_add(&self.place, key, &entry)),
+            Missing::Method => (
+                format!("{key}, which names this host for other methods"),
+                format!("To allow it, add {} to the `methods` of the host's entry in `{key}` of [{}].", toml(shown(method)), self.table),
+            ),
+        };
+        let remedy = self.place.remedy(|| remedy).into_owned();
+        Denial { capability: "http".to_owned(), action: action(method, target), rule, place: self.place.text.clone().into_owned(), remedy }
+    }
+
+    /// The key of the table that grants hosts.
+    pub fn key(&self) -> &'static str {
+        if self.table == "tools.web" { "allowed_domains" } else { "hosts" }
+    }
+
+    /// The least that has to be granted for a target.
+    fn entry(&self, target: &Target) -> String {
+        match target.scheme {
+            Scheme::Http if self.https_only.value => target.origin(),
+            _ => target.authority(),
+        }
+    }
+
+    /// What an entry of a list that takes the place of nothing is added by.
+    fn to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
+        match place.kind {
+            OriginKind::Default(_) => format!("To allow it, {}", place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))),
+            _ => format!("To allow it, add {} to `{key}` of [{}].", toml(entry), self.table),
+        }
+    }
+
+    fn not_opened(&self, target: &Target, found: Forbidden, action: String, what: &str) -> Denial {
+        let rule = format!("the rule that no request goes to private places: {what} is {}", found.kind);
+        let place = self.private.first().map_or(&self.place, |private| &private.place);
+        let remedy = match found.always {
+            true => "No key changes that.".into(),
+            false => place.remedy(|| self.to_add(place, "allowed_private_hosts", &target.host_and_port())),
+        };
+        Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy: remedy.into_owned() }
+    }
+
+    fn in_the_open(&self, target: &Target, method: &str) -> Denial {
+        let place = &self.https_only.place;
+        let remedy = place.remedy(|| {
+            let set = match place.kind {
+                OriginKind::Default(_) => place.lines(&self.table, "https_only = false"),
+                _ => format!("set `https_only = false` in [{}].", self.table),
+            };
+            format!("Ask for it by https; or, to allow http, {set}")
+        });
+        Denial {
+            capability: "http".to_owned(),
+            action: action(method, target),
+            rule: "https_only = true".to_owned(),
+            place: place.text.clone().into_owned(),
+            remedy: remedy.into_owned(),
+        }
+    }
+}
+
+/// Whether nothing opens a host.
+fn is_always(host: &Host) -> bool {
+    let found = match host {
+        Host::Name(name) => forbidden_name(name),
+        Host::Address(address) => forbidden(*address),
+    };
+    found.is_some_and(|found| found.always)
+}
+
+fn denied_by(denied: &Placed<HostPattern>, action: String) -> Denial {
+    let pattern = toml(denied.value.as_str());
+    Denial {
+        capability: "http".to_owned(),
+        action,
+        rule: format!("denied_domains = {pattern}"),
+        place: denied.place.text.clone().into_owned(),
+        remedy: denied.place.remedy(|| format!("To allow it, take {pattern} out of `denied_domains`.")).into_owned(),
+    }
+}
+
+fn action(method: &str, target: &Target) -> String {
+    format!("{} {target}", neutral_line(shown(method)))
+}
+
+fn shown(method: &str) -> &str {
+    cut(method, MAX_METHOD)
 }
