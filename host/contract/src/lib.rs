@@ -18,5 +18,5 @@ pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};
 pub use output::{Body, Content, Output};
 pub use provider::{BoxFuture, Outcome, Provider};
-pub use report::{FileState, Lookup, Report, Seen, SeenFile, Sight, Told};
+pub use report::{FileState, Lookup, Report, Requested, Seen, SeenFile, Sight, Told};
 pub use tokio_util::sync::CancellationToken;

@@ -23,6 +23,8 @@ pub struct Told {
     pub exit_code: Option<i32>,
     /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
     pub requests: Vec<Requested>,
+    /// Requests beside those, of which nothing more is told.
+    pub more_requests: u64,
     /// What the answer was made of, where somebody [watches](Report::watching).
     pub seen: Seen,
     /// Bytes of the paths in `seen`.
@@ -116,6 +118,9 @@ pub struct FileState {
 const MAX_SEEN: usize = 16_384;
 const MAX_PATHS: usize = 4 << 20;
 
+/// Requests of one call that are told one by one.
+const MAX_REQUESTS: usize = 256;
+
 impl Report {
     /// A report for somebody who wants to know what the call looks at.
     pub fn watching() -> Self {
@@ -153,6 +158,18 @@ impl Report {
         if self.watched {
             self.told().seen = Seen::Lost;
         }
+    }
+
+    /// The call makes a request, or would. Its place among [`Told::requests`]; None where it has made so many that no more are told one by
+    /// one.
+    pub fn requested(&self, requested: Requested) -> Option<usize> {
+        let mut told = self.told();
+        if told.requests.len() >= MAX_REQUESTS {
+            told.more_requests += 1;
+            return None;
+        }
+        told.requests.push(requested);
+        Some(told.requests.len() - 1)
     }
 
     /// What was told so far.

@@ -11,6 +11,8 @@ use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::p2::bindings::{cli, clocks, io, random, sockets};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
+use wasmtime_wasi_http::WasiHttp;
+use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
 use crate::bindings::berth::host::{call, log, process, search, secrets};
 use crate::bindings::berth::tool::types as tool_types;
@@ -59,25 +61,32 @@ const BASE: [&str; 32] = [
 /// The capability of starting programs.
 const PROCESS: &str = "berth:host/process";
 
+/// The capability of making requests. Serving them is none.
+const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
+
 /// Why a component's import is refused, or nothing where it is allowed. `manifest`: what the component asks for; `policy`: what it gets.
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
-    if BASE.contains(&name) || name == PROCESS && policy.process.is_some() {
+    let (process, http) = (name == PROCESS, HTTP.contains(&name));
+    if BASE.contains(&name) || process && policy.process.is_some() || http && policy.egress.is_some() {
         return None;
     }
-    if name == PROCESS {
+    if process || http {
         let plugin = &manifest.name;
-        let remedy = if manifest.asks_for("process").is_none() {
-            "Its manifest doesn't ask for `process`, so nothing can be granted: whoever made the plugin has to add that.".to_owned()
-        } else {
-            format!(
-                "To grant it, name the programs that it may start, with their arguments, in berth.toml:\n[plugins.{plugin}]\nprograms = [\"git {{status,diff}} **\"]"
-            )
+        let (capability, what, line) = match process {
+            true => ("process", "the programs that it may start, with their arguments,", r#"programs = ["git {status,diff} **"]"#),
+            false => ("http", "the hosts that it may reach", r#"hosts = ["api.example.com"]"#),
+        };
+        let remedy = match manifest.asks_for(capability) {
+            None => {
+                format!("Its manifest doesn't ask for `{capability}`, so nothing can be granted: whoever made the plugin has to add that.")
+            }
+            Some(_) => format!("To grant it, name {what} in berth.toml:\n[plugins.{plugin}]\n{line}"),
         };
         return Some(format!("it imports `{import}`, which is not granted. {remedy}"));
     }
     let remedy = match name.split_once('/').map_or(name, |(package, _)| package) {
-        "wasi:http" => "This version of Berth has no network capability, so no line of the configuration grants it.",
+        "wasi:http" => "A plugin makes requests and serves none, so no line of the configuration grants it. Build the plugin without it.",
         "berth:host" => "This version of Berth does not offer that interface: a newer one may.",
         _ => "Berth does not offer that interface, so no line of the configuration grants it. Build the plugin without it.",
     };
@@ -128,6 +137,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     search::add_to_linker::<CallState, HasState>(l, |state| state)?;
     process::add_to_linker::<CallState, HasState>(l, |state| state)?;
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
+    outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
+    http_types::add_to_linker::<CallState, WasiHttp>(l, &http_types::LinkOptions::default(), CallState::http_view)?;
     Ok(linker)
 }
 
@@ -158,8 +169,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_import_and_what_would_help() {
+        let text = refusal_of("wasi:http/incoming-handler@0.2.3", "").expect("is refused");
+        assert!(text.contains("`wasi:http/incoming-handler@0.2.3`") && text.contains("no line"), "{text}");
         let text = refusal_of("wasi:http/outgoing-handler@0.2.3", "").expect("is refused");
-        assert!(text.contains("`wasi:http/outgoing-handler@0.2.3`") && text.contains("no line"), "{text}");
+        assert!(text.contains("doesn't ask for `http`"), "{text}");
+        let text = refusal_of("wasi:http/types@0.2.3", r#"{"name": "http", "reason": "r"}"#).expect("is refused");
+        assert!(text.contains("[plugins.tester]\nhosts = "), "{text}");
         assert!(refusal_of("evil:host/run", "").expect("is refused").contains("`evil:host/run`"));
         let text = refusal_of("berth:host/process@0.1.0", "").expect("is refused");
         assert!(text.contains("doesn't ask for `process`"), "{text}");

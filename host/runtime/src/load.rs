@@ -156,6 +156,9 @@ fn effective(manifest: &Manifest, granted: PluginPolicy) -> Result<PluginPolicy,
     if manifest.asks_for("process").is_none() {
         effective.process = None;
     }
+    if manifest.asks_for("http").is_none() {
+        effective.egress = None;
+    }
     if request.is_some_and(|request| request.access.as_deref() != Some("read-write")) {
         effective.read_only = true;
     }

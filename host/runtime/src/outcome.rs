@@ -97,7 +97,9 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
 
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).
 pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &Value, definition: &Definition, report: &Report) -> Outcome {
-    let (denial, count) = state.files.denials().take();
+    let (of_files, files) = state.files.denials().take();
+    let (of_requests, requests) = state.http.take_refused();
+    let (denial, count) = (of_files.or(of_requests), files + requests);
     if let Some(denial) = &denial {
         let mut told = report.told();
         told.denials += count;
@@ -111,8 +113,8 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
     let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled);
     let of_a_subject = || {
-        let paths = definition.subjects.iter().filter(|subject| subject.kind.is_path());
-        let named = paths.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
+        let named = definition.subjects.iter().filter(|subject| subject.kind.is_path());
+        let named = named.filter_map(|subject| arguments.pointer(&subject.pointer)?.as_str());
         named.into_iter().any(|path| denial.action.ends_with(path))
     };
     if host_stopped_it || (failure.category != Category::PermanentFailure && !of_a_subject()) {

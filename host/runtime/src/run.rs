@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use berth_contract::{Call, CancellationToken, Failure, Outcome};
+use berth_system::egress::{Requests, Scope};
 use berth_system::files::FileView;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
@@ -165,7 +166,7 @@ async fn execute(job: Job) -> Outcome {
     };
     let answer = match instance {
         Ok(instance) => {
-            let read_only = plugin.policy.read_only || tool.definition.annotations.read_only;
+            let read_only = plugin.policy.read_only || tool.definition.annotations.read_only || call.read_only;
             // All that a call can look at beside its arguments goes through the path layer, which tells. What was looked at before there
             // was a call, nobody knows.
             call.report.tells_what_it_sees();
@@ -183,7 +184,11 @@ async fn execute(job: Job) -> Outcome {
                 running: Arc::new(()),
                 report: Arc::clone(&call.report),
             });
-            let setup = Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, processes, limits };
+            let requests = plugin.policy.egress.as_ref().map(|egress| {
+                let scope = Scope { report: Arc::clone(&call.report), read_only, origins: call.origins };
+                Requests::new(Arc::clone(egress), scope)
+            });
+            let setup = Setup { id: call.id, watch: Arc::clone(&watch), events: call.events, emitted, files, processes, requests, limits };
             store.data_mut().begin(setup);
             store.set_epoch_deadline(1);
             let invocation = tools::Invocation {

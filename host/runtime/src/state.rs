@@ -5,9 +5,11 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use berth_contract::{CallId, Content, Events, NoEvents, Report};
+use berth_system::egress::Requests;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
+use crate::http::Http;
 use crate::limits::{Limits, MemoryLimiter};
 use crate::output::Capture;
 use crate::plugin::ProcessPolicy;
@@ -20,6 +22,7 @@ pub(crate) struct CallState {
     table: ResourceTable,
     pub(crate) memory: MemoryLimiter,
     pub(crate) files: Files,
+    pub(crate) http: Http,
     pub(crate) call: RunningCall,
 }
 
@@ -70,6 +73,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) emitted: Emitted,
     pub(crate) files: Files,
     pub(crate) processes: Option<Processes>,
+    pub(crate) requests: Option<Requests>,
     pub(crate) limits: &'a Limits,
 }
 
@@ -96,6 +100,7 @@ impl CallState {
             table,
             memory: MemoryLimiter::new(limits.memory),
             files,
+            http: Http::default(),
             call: RunningCall {
                 id: NO_CALL.clone(),
                 plugin: Arc::clone(plugin),
@@ -116,6 +121,7 @@ impl CallState {
     /// memory, handles, printed bytes.
     pub(crate) fn begin(&mut self, setup: Setup<'_>) {
         self.files = setup.files;
+        self.http.begin(setup.requests);
         let call = &mut self.call;
         call.id = setup.id;
         call.watch = setup.watch;
@@ -132,12 +138,18 @@ impl CallState {
     pub(crate) fn end(&mut self) {
         self.table = ResourceTable::new();
         self.files = Files::new(None, 0);
+        self.http = Http::default();
         self.call.events = Arc::new(NoEvents);
         self.call.processes = None;
     }
 
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
         &mut self.table
+    }
+
+    /// What requests need, both at once.
+    pub(crate) fn http_and_table(&mut self) -> (&mut Http, &mut ResourceTable) {
+        (&mut self.http, &mut self.table)
     }
 
     pub(crate) fn files_view(&mut self) -> FilesView<'_> {

@@ -3,152 +3,136 @@
 //! What a request names is decided on by `berth-policy`; what the name resolves to is decided on by the connector, which connects to the very
 //! address that was looked at. There is no other code that connects.
 
+mod answer;
+mod connect;
+mod echoes;
+mod error;
+mod record;
+mod redirects;
+mod secrets;
+mod send;
+mod settings;
+mod tls;
+
+pub use error::Error;
+pub use secrets::{Secret, SecretSource};
+pub use send::{Body, Requests, Scope, Timeouts};
+pub use settings::{Limits, Network, OwnPorts, Proxy, Resolve, Settings};
+pub use tls::Trust;
+
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use berth_policy::egress::{Reach, SecretRule};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-/// What the requests of one plugin may do, and how they are made.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where they may go.
-    pub reach: Reach,
-    /// Their bounds.
-    pub limits: Limits,
-    /// Secrets that are put into them.
-    pub secrets: Vec<Secret>,
-    /// Hosts to which a request may carry what looks like a secret, as patterns.
-    pub credentials_to: Vec<berth_policy::egress::HostPattern>,
-    /// What is the same for all plugins.
-    pub network: Network,
-}
+use connect::Connector;
+use echoes::Echoes;
+use secrets::Value;
 
-/// What is the same for the requests of all plugins.
-#[derive(Clone, Debug, Default)]
-pub struct Network {
-    /// A proxy that requests go through.
-    pub proxy: Option<Proxy>,
-    /// Certificates of authorities beside those of the system, PEM.
-    pub authorities: Vec<PathBuf>,
-    /// Who looks names up. None: the system.
-    pub resolver: Option<Arc<dyn Resolve>>,
-    /// Where this program listens: no request goes there.
-    pub own: OwnPorts,
-}
+type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
-/// A proxy for requests.
-#[derive(Clone, Debug)]
-pub struct Proxy {
-    /// `http://host:port`, perhaps with a name and a password.
-    pub url: String,
-    /// Hosts that are reached without it, in the form of `NO_PROXY`.
-    pub except: String,
-    /// Whether the proxy looks names up, rather than this machine. What they resolve to isn't checked then.
-    pub resolves: bool,
-}
+/// Connections that wait for the next request to the same place, and how long they do.
+const IDLE_CONNECTIONS: usize = 4;
+const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The addresses that this program listens on. Cheap to clone; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct OwnPorts(Arc<RwLock<Vec<SocketAddr>>>);
-
-/// Looks names up.
-pub trait Resolve: Send + Sync + fmt::Debug {
-    /// All addresses of a name.
-    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<IpAddr>>> + Send + 'r>>;
-}
-
-/// The bounds of requests.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The most time from a request's beginning to the end of its answer.
-    pub time: Duration,
-    /// The most time in which nothing comes.
-    pub idle: Duration,
-    /// Bytes of an answer's body, compressed and decompressed.
-    pub body: u64,
-    /// Bytes of a request's body.
-    pub request_body: u64,
-    /// Bytes of headers.
-    pub headers: usize,
-    /// Requests that a plugin has at a time.
-    pub concurrent: usize,
-    /// Requests of one call.
-    pub requests: u32,
-}
-
-/// A secret: where it may go, and where it comes from.
-#[derive(Clone, Debug)]
-pub struct Secret {
-    /// Where it may go.
-    pub rule: SecretRule,
-    /// Where it comes from. It is read when it is first needed.
-    pub source: SecretSource,
-}
-
-/// Where a secret comes from.
-#[derive(Clone)]
-pub enum SecretSource {
-    /// It is known: the value of an environment variable.
-    Value(Arc<str>),
-    /// A file, without the line's end at its end.
-    File(PathBuf),
-    /// What a program prints: the program and its arguments.
-    Command(Vec<String>),
-    /// The desktop's keyring, by what the entry is stored under.
-    Keyring {
-        /// The attribute `service`.
-        service: String,
-        /// The attribute `account`.
-        account: String,
-    },
-}
-
-impl fmt::Debug for SecretSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value(_) => f.write_str("Value(…)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Command(words) => f.debug_tuple("Command").field(&words.first()).finish(),
-            Self::Keyring { service, account } => f.debug_struct("Keyring").field("service", service).field("account", account).finish(),
-        }
-    }
-}
+/// Headers of an answer.
+const MAX_HEADERS: usize = 256;
 
 /// The requests of one plugin: where they may go, and the connections that wait for more of them. They are the plugin's own, so that none
 /// serves a request by other rules than those that it was opened by.
-#[derive(Debug)]
 pub struct Egress {
-    settings: Settings,
+    settings: Arc<Settings>,
+    client: OnceCell<HttpClient>,
+    /// The values of the secrets that were needed so far, in the order of the settings.
+    values: Vec<OnceCell<Value>>,
+    /// What finds them in answers.
+    echoes: RwLock<Option<Arc<Echoes>>>,
+    places: Arc<Semaphore>,
+}
+
+/// Held by each request until its answer is over.
+#[derive(Debug)]
+struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("table", &self.settings.reach.table).finish_non_exhaustive()
+    }
 }
 
 impl Egress {
     /// Makes ready what requests need. Nothing is connected to, and no secret is read.
-    ///
-    /// # Errors
-    ///
-    /// What of the settings can't be used.
-    pub fn new(settings: Settings) -> Result<Self, String> {
-        Ok(Self { settings })
+    pub fn new(settings: Settings) -> Self {
+        let values = settings.secrets.iter().map(|_| OnceCell::new()).collect();
+        let places = Arc::new(Semaphore::new(settings.limits.concurrent));
+        Self { settings: Arc::new(settings), client: OnceCell::new(), values, echoes: RwLock::new(None), places }
+    }
+
+    /// What it was made of.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether a secret of this name is there for requests.
     pub fn has_secret(&self, name: &str) -> bool {
         self.settings.secrets.iter().any(|secret| secret.rule.name == name)
     }
-}
 
-impl OwnPorts {
-    /// Adds an address that this program listens on.
-    pub fn add(&self, address: SocketAddr) {
-        self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner).push(address);
+    /// The client, made when it is first needed: reading certificate authorities takes a while, and most processes make no request.
+    async fn client(&self) -> Result<&HttpClient, Error> {
+        let make = || async {
+            let settings = Arc::clone(&self.settings);
+            let network = &self.settings.network;
+            let (trust, own) = (Arc::clone(&network.trust), network.authorities.clone());
+            let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
+            let tls = tls.map_err(|error| Error::Tls(error.to_string()))?.map_err(Error::Tls)?;
+            let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
+            let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+            let mut client = Client::builder(TokioExecutor::new());
+            client
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(IDLE_CONNECTIONS)
+                .http1_max_buf_size(headers)
+                .http1_max_headers(MAX_HEADERS)
+                .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX))
+                .http2_initial_stream_window_size(1 << 18)
+                .http2_initial_connection_window_size(1 << 20);
+            Ok(client.build(builder.wrap_connector(Connector::new(settings))))
+        };
+        self.client.get_or_try_init(make).await
     }
 
-    /// All of them.
-    pub fn all(&self) -> Vec<SocketAddr> {
-        self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    /// The value of a secret, read when it is first needed. From then on it is found in answers.
+    async fn secret(&self, index: usize) -> Result<&str, Error> {
+        let secret = &self.settings.secrets[index];
+        let read = || async {
+            let source = secret.source.clone();
+            let read = tokio::task::spawn_blocking(move || secrets::read(&source)).await;
+            let read = read.unwrap_or_else(|_| Err("reading it failed".to_owned()));
+            read.map_err(|reason| Error::Secret(secret.rule.name.clone(), reason))
+        };
+        let value = self.values[index].get_or_try_init(read).await?;
+        Ok(value.as_str())
+    }
+
+    /// Has what was read by now found in answers.
+    fn look_for_secrets(&self) {
+        let known = self.settings.secrets.iter().zip(&self.values);
+        let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.as_str())));
+        let echoes = Echoes::of(known).map(Arc::new);
+        *self.echoes.write().unwrap_or_else(PoisonError::into_inner) = echoes;
+    }
+
+    fn echoes(&self) -> Option<Arc<Echoes>> {
+        self.echoes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,0 +1,177 @@
+//! Secrets that come back: taken out of answers, in the forms in which servers repeat what they were sent.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+/// Finds the secrets of one plugin, each in its encodings: as it is, in base64 wherever it stands in what was encoded, in hexadecimal, with
+/// percent signs, and as JSON and HTML write it.
+#[derive(Debug)]
+pub(super) struct Echoes {
+    patterns: AhoCorasick,
+    /// What stands for each pattern's secret.
+    marks: Vec<String>,
+    /// Bytes of the longest pattern.
+    longest: usize,
+}
+
+/// Bytes of a secret's encoding that are enough to tell it from other text.
+const LEAST: usize = 6;
+
+impl Echoes {
+    /// Of secrets, each by its name.
+    pub(super) fn of<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
+        let mut patterns: Vec<Vec<u8>> = Vec::new();
+        let mut marks = Vec::new();
+        for (name, secret) in secrets {
+            for form in forms(secret).into_iter().filter(|form| form.len() >= LEAST) {
+                if !patterns.contains(&form) {
+                    patterns.push(form);
+                    marks.push(format!("[REDACTED:{name}]"));
+                }
+            }
+        }
+        let longest = patterns.iter().map(Vec::len).max()?;
+        let patterns = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok()?;
+        Some(Self { patterns, marks, longest })
+    }
+
+    /// Whether one of them is in there.
+    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
+        self.patterns.is_match(bytes)
+    }
+
+    /// `bytes` without them. None where nothing was found.
+    pub(super) fn without(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut done = 0;
+        for found in self.patterns.find_iter(bytes) {
+            out.extend_from_slice(&bytes[done..found.start()]);
+            out.extend_from_slice(self.marks[found.pattern().as_usize()].as_bytes());
+            done = found.end();
+        }
+        if done == 0 {
+            return None;
+        }
+        out.extend_from_slice(&bytes[done..]);
+        Some(out)
+    }
+}
+
+/// Takes secrets out of something that comes in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// What may be the beginning of one.
+    kept: Vec<u8>,
+}
+
+impl Pieces {
+    /// What of all that has come can go out: everything but what may be the beginning of a secret, unless there is no more (`end`).
+    pub(super) fn next(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
+        self.kept.extend_from_slice(piece);
+        let sure = if end { self.kept.len() } else { self.kept.len().saturating_sub(echoes.longest - 1) };
+        let mut out = Vec::with_capacity(sure);
+        let mut done = 0;
+        for found in echoes.patterns.find_iter(&self.kept) {
+            // One that begins later may be the beginning of a longer one.
+            if found.start() >= sure {
+                break;
+            }
+            out.extend_from_slice(&self.kept[done..found.start()]);
+            out.extend_from_slice(echoes.marks[found.pattern().as_usize()].as_bytes());
+            done = found.end();
+        }
+        if done < sure {
+            out.extend_from_slice(&self.kept[done..sure]);
+            done = sure;
+        }
+        self.kept.drain(..done);
+        out
+    }
+}
+
+/// The forms of one secret.
+fn forms(secret: &str) -> Vec<Vec<u8>> {
+    let bytes = secret.as_bytes();
+    let hex =
+        |upper: bool| -> String { bytes.iter().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect() };
+    let percent = |upper: bool, plus: bool, all: bool| -> String {
+        let one = |byte: &u8| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' if !all => char::from(*byte).to_string(),
+            b' ' if plus => "+".to_owned(),
+            byte if upper => format!("%{byte:02X}"),
+            byte => format!("%{byte:02x}"),
+        };
+        bytes.iter().map(one).collect()
+    };
+    let json = serde_json::Value::from(secret).to_string();
+    let json = json.trim_matches('"').to_owned();
+    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;");
+    let mut forms = vec![
+        secret.to_owned(),
+        hex(false),
+        hex(true),
+        percent(true, false, false),
+        percent(false, false, false),
+        percent(true, true, false),
+        percent(true, false, true),
+        percent(false, false, true),
+        json.replace('/', "\\/"),
+        json,
+        html,
+    ];
+    // In base64, three bytes are four characters: where a secret stands behind one or two others, other characters come out, of which the
+    // first and the last depend on its neighbours.
+    for before in 0..3 {
+        let mut padded = vec![0; before];
+        padded.extend_from_slice(bytes);
+        let (skipped, whole) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        for engine in [&STANDARD, &URL_SAFE] {
+            let encoded = engine.encode(&padded);
+            forms.extend(encoded.get(skipped..whole).map(str::to_owned));
+        }
+    }
+    forms.into_iter().map(String::into_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "s3cr&t/Value+42\"x";
+
+    fn echoes() -> Echoes {
+        Echoes::of([("token", SECRET)]).expect("there is one")
+    }
+
+    #[test]
+    fn a_secret_is_found_in_each_of_its_forms() {
+        let echoes = echoes();
+        let mut all = forms(SECRET);
+        all.extend((0..7).flat_map(|before| {
+            let text = format!("{}{SECRET} and more", "u".repeat(before));
+            [STANDARD.encode(&text).into_bytes(), URL_SAFE.encode(&text).into_bytes()]
+        }));
+        for form in all {
+            assert!(echoes.is_in(&form), "{}", String::from_utf8_lossy(&form));
+        }
+        assert!(!echoes.is_in(b"a page about secrets"));
+    }
+
+    #[test]
+    fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
+        let echoes = echoes();
+        let text = format!("before {SECRET} between {} {SECRET}{SECRET} s3cr& behind s3cr&t/Value+42\"", STANDARD.encode(SECRET));
+        let whole = echoes.without(text.as_bytes()).expect("it is in there");
+        assert!(!String::from_utf8_lossy(&whole).contains(SECRET));
+        for size in 1..text.len() {
+            let mut pieces = Pieces::default();
+            let mut out = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                out.extend(pieces.next(&echoes, piece, false));
+            }
+            out.extend(pieces.next(&echoes, b"", true));
+            assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole), "in pieces of {size}");
+        }
+    }
+}
