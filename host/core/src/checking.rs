@@ -49,7 +49,7 @@ pub enum Said {
 }
 
 /// The gates that look at what a call acts on, and so come after [`Gate::Grants`].
-const AFTER_GRANTS: [Gate; 11] = [
+const AFTER_GRANTS: [Gate; 12] = [
     Gate::Ceiling,
     Gate::Policy,
     Gate::Authorization,
@@ -57,6 +57,7 @@ const AFTER_GRANTS: [Gate; 11] = [
     Gate::Autonomy,
     Gate::Risk,
     Gate::Network,
+    Gate::Hosts,
     Gate::Trust,
     Gate::Dependencies,
     Gate::Quota,

@@ -52,6 +52,8 @@ pub enum Gate {
     Risk,
     /// Whether commands reach the network.
     Network,
+    /// The hosts that the web tools go to.
+    Hosts,
     /// How far what asks for the call is trusted.
     Trust,
     /// `[tools.dependencies]`.
@@ -76,6 +78,7 @@ impl Gate {
             Self::Autonomy => "autonomy",
             Self::Risk => "risk",
             Self::Network => "network",
+            Self::Hosts => "hosts",
             Self::Trust => "trust",
             Self::Dependencies => "dependencies",
             Self::Quota => "quota",

@@ -22,6 +22,7 @@ mod programs;
 mod repetition;
 mod switches;
 mod trust;
+mod web;
 
 pub use action::{ActedOn, Action, Phase, Trust};
 pub use autonomy::Autonomy;
@@ -40,3 +41,4 @@ pub use programs::Programs;
 pub use repetition::{Circle, Levels, Reaction, Repeated, Repetition, RepetitionLimits};
 pub use switches::Switches;
 pub use trust::Trusted;
+pub use web::{Web, origins};

@@ -15,6 +15,7 @@ use crate::origin::{Origin, OriginKind};
 use crate::permissions::{Permissions, Permitted};
 use crate::rules::RuleSet;
 use crate::trust::Trusted;
+use crate::web::Web;
 
 /// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
 ///
@@ -24,11 +25,12 @@ use crate::trust::Trusted;
 /// 4. autonomy: what becomes of a call that no permission is about, and whether anything acts at all;
 /// 5. the risk of commands, which asks even where a permission allows;
 /// 6. the network that commands want;
-/// 7. trust in the plugin and in what asks for the call.
+/// 7. the hosts that the web tools go to;
+/// 8. trust in the plugin and in what asks for the call.
 ///
 /// The first that denies decides; else the first that asks; else the first that allows. [`Gate::Grants`] stands behind the blocklist, and is
 /// decided where paths are resolved; dependencies, quota and rate, which count calls, come last, when the call is sure to run.
-pub const GATES: [Gate; 9] = [
+pub const GATES: [Gate; 10] = [
     Gate::Blocklist,
     Gate::Ceiling,
     Gate::Policy,
@@ -37,6 +39,7 @@ pub const GATES: [Gate; 9] = [
     Gate::Autonomy,
     Gate::Risk,
     Gate::Network,
+    Gate::Hosts,
     Gate::Trust,
 ];
 
@@ -80,6 +83,8 @@ pub struct Policy {
     pub ask_for_medium_risk: Placed<bool>,
     /// `[tools.shell] network`.
     pub network: Placed<Network>,
+    /// `[tools.web]`. None: the web tools aren't there.
+    pub web: Option<Web>,
     /// `[plugins.NAME] trust`.
     pub trusted: Trusted,
 }
@@ -98,6 +103,7 @@ impl Default for Policy {
             block_high_risk: Placed::default(),
             ask_for_medium_risk: Placed { value: true, ..Placed::default() },
             network: Placed::default(),
+            web: None,
             trusted: Trusted::default(),
         }
     }
@@ -168,6 +174,7 @@ impl Policy {
             Gate::Autonomy => self.autonomy.say(action, &self.permissions, seen.permitted.is_some()),
             Gate::Risk => seen.commands.iter().filter_map(|command| self.say_of_risk(command, action, seen)).reduce(more_severe),
             Gate::Network => self.network.say(action, seen.exactly(), seen.allowed()),
+            Gate::Hosts => self.web.as_ref().and_then(|web| web.say(action, seen.allowed())),
             Gate::Trust => self.trusted.say(action),
             Gate::Switches | Gate::Grants | Gate::Dependencies | Gate::Quota | Gate::Rate => None,
         }

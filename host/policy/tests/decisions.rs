@@ -1,17 +1,19 @@
 //! The decisions, table by table: which gate decides, and how.
 
-#[expect(unreachable_pub, reason = "shared by several test programs, each of which uses a part")]
+#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
 mod support;
+
+use std::sync::Arc;
 
 use berth_contract::{Access, Annotations, SubjectKind};
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, expression,
+    Autonomy, Blocklist, Definition, GATES, Gate, Network, Pattern, Permission, Phase, Policy, TextGlob, Trust, Verdict, Web, expression,
 };
 use serde_json::{Value, json};
 
 use Verdict::{Allow, Ask, Deny};
-use support::{Call, autonomy, bash, blocklist, call, decide, list, moved, permitting, placed, policed, read, rule, write};
+use support::{Call, autonomy, bash, blocklist, call, decide, list, moved, permitting, placed, policed, reach, read, rule, write};
 
 #[track_caller]
 fn check(policy: &Policy, call: &Call, verdict: Verdict, gate: Gate) {
@@ -263,8 +265,10 @@ fn denying(gates: &[Gate]) -> Policy {
     policy.autonomy = placed(if has(Gate::Autonomy) { Autonomy::ReadOnly } else { Autonomy::Full });
     policy.block_high_risk = placed(has(Gate::Risk));
     policy.network = placed(if has(Gate::Network) { Network::Deny } else { Network::Allow });
+    let others = if has(Gate::Hosts) { Deny } else { Allow };
+    policy.web = Some(Web { reach: Arc::new(reach("tools.web")), others: placed(others) });
     if has(Gate::Trust) {
-        policy.trusted.plugins.insert("some".to_owned(), placed(Trust::Blocked));
+        policy.trusted.plugins.insert("web".to_owned(), placed(Trust::Blocked));
     }
     policy
 }
@@ -272,7 +276,9 @@ fn denying(gates: &[Gate]) -> Policy {
 #[test]
 fn the_gates_stand_in_one_order_and_the_first_that_denies_is_told() {
     assert!(GATES.is_sorted(), "the order is that of the definition");
-    let call = Call { arguments: json!({ "command": "sudo x", "network": true }), ..bash("sudo x") };
+    let subjects = [(SubjectKind::Command, Access::Write, "sudo x"), (SubjectKind::Url, Access::Read, "https://example.com/")];
+    let arguments = json!({ "command": "sudo x", "network": true });
+    let call = Call { arguments, provider: "web", ..call("bash", false, &subjects) };
     for (at, gate) in GATES.iter().enumerate() {
         check(&denying(&[*gate]), &call, Deny, *gate);
         check(&denying(&GATES[at..]), &call, Deny, *gate);

@@ -130,13 +130,30 @@ impl Target {
     ///
     /// What is wrong with it: it is none, has another scheme, no host, or a name or password before the host.
     pub fn of(url: &str) -> Result<Self, String> {
+        Ok(Self::with_url(url)?.0)
+    }
+
+    /// The place that a URL names, and the URL in the one form that rules look at: the host as in [`Host`], dots in the path resolved, without
+    /// a fragment, which is not sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub fn with_url(url: &str) -> Result<(Self, String), String> {
         if url.len() > MAX_URL {
             return Err(format!("a URL of {} bytes is too long; at most {MAX_URL} are taken", url.len()));
         }
-        Self::read(url).map_err(|why| format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN))))
+        let (target, parsed) =
+            Self::read(url).map_err(|why| format!("`{}` can't be requested: {why}", neutral_line(cut(url, MAX_SHOWN))))?;
+        let mut text = target.origin() + parsed.path();
+        if let Some(query) = parsed.query() {
+            text.push('?');
+            text.push_str(query);
+        }
+        Ok((target, text))
     }
 
-    fn read(url: &str) -> Result<Self, String> {
+    fn read(url: &str) -> Result<(Self, url::Url), String> {
         if let Some(c) = url.chars().find(|c| c.is_control()) {
             return Err(format!("{c:?} is in it, which programs read in different ways"));
         }
@@ -166,7 +183,7 @@ impl Target {
         if port == 0 {
             return Err("no service has port 0".to_owned());
         }
-        Ok(Self { scheme, host, port })
+        Ok((Self { scheme, host, port }, parsed))
     }
 
     /// As it stands in a URL, without the port where it is the scheme's own.

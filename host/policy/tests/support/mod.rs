@@ -1,6 +1,7 @@
 //! Calls and policies, as tables write them.
 
 use berth_contract::{Access, Annotations, SubjectKind};
+use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Effect, Rule, RuleSet};
 use berth_policy::{
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub struct Call {
     pub tool: &'static str,
+    pub provider: &'static str,
     pub aliases: Vec<String>,
     pub annotations: Annotations,
     pub subjects: Vec<ActedOn>,
@@ -27,7 +29,7 @@ impl Call {
         Action {
             tool: self.tool,
             aliases: &self.aliases,
-            provider: "some",
+            provider: self.provider,
             built_in: true,
             annotations: self.annotations,
             subjects: &self.subjects,
@@ -45,6 +47,7 @@ pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Acces
     let subjects = subjects.iter().map(|(kind, access, text)| ActedOn { kind: *kind, access: *access, text: (*text).to_owned() });
     Call {
         tool,
+        provider: "some",
         aliases: Vec::new(),
         annotations: Annotations { read_only, open_world: false, ..Annotations::default() },
         subjects: subjects.collect(),
@@ -125,4 +128,26 @@ pub fn rule(effect: Effect, tools: &[&str], paths: &[&str]) -> Rule {
 /// A policy under which everything is allowed that these rules and the blocklist let pass.
 pub fn policed(rules: Vec<Rule>) -> Policy {
     Policy { policy: RuleSet { rules }, ..autonomy(Autonomy::Full) }
+}
+
+/// What reaches nothing yet.
+pub fn reach(table: &str) -> Reach {
+    Reach {
+        table: table.to_owned(),
+        grants: Vec::new(),
+        denied: Vec::new(),
+        private: Vec::new(),
+        https_only: placed(true),
+        place: "here".into(),
+    }
+}
+
+/// What the web tools reach: hosts that are granted, denied, and opened.
+pub fn reaching(granted: &[&str], denied: &[&str], private: &[&str]) -> Reach {
+    Reach {
+        grants: granted.iter().map(|text| placed(Grant::new(text).expect("a grant"))).collect(),
+        denied: denied.iter().map(|text| placed(HostPattern::new(text).expect("a pattern"))).collect(),
+        private: private.iter().map(|text| placed(PrivateHosts::new(text).expect("a private host"))).collect(),
+        ..reach("tools.web")
+    }
 }

@@ -1,0 +1,93 @@
+//! The gate of the web tools: where they go, before they run.
+
+#[expect(unreachable_pub, dead_code, reason = "shared by several test programs, each of which uses a part")]
+mod support;
+
+use std::sync::Arc;
+
+use berth_contract::{Access, Annotations, SubjectKind};
+use berth_policy::Verdict::{Allow, Ask, Deny};
+use berth_policy::egress::Reach;
+use berth_policy::{Gate, Policy, Verdict, Web, origins};
+use serde_json::json;
+
+use support::{Call, autonomy, call, decide, list, placed, reaching};
+
+fn fetch(url: &'static str) -> Call {
+    let annotations = Annotations { read_only: true, open_world: true, ..Annotations::default() };
+    Call { provider: "web", annotations, ..call("fetch", true, &[(SubjectKind::Url, Access::Read, url)]) }
+}
+
+fn policy(reach: Reach, others: Verdict) -> Policy {
+    let web = Web { reach: Arc::new(reach), others: placed(others) };
+    Policy { web: Some(web), ..autonomy(berth_policy::Autonomy::Supervised) }
+}
+
+/// What becomes of a call for a URL, where others are denied, asked for, and allowed.
+#[track_caller]
+fn check(url: &'static str, expected: [Verdict; 3]) {
+    let reach = reaching(&["docs.rs", "*.example.com"], &["evil.example.com", "*.zip"], &["127.0.0.1:3000", "10.0.0.0/8"]);
+    for (others, expected) in [Deny, Ask, Allow].into_iter().zip(expected) {
+        let decision = decide(&policy(reach.clone(), others), &fetch(url), false);
+        assert_eq!(decision.verdict, expected, "{url} with {others:?}: {decision:?}");
+        assert_eq!(decision.gate, if expected == Allow { Gate::Autonomy } else { Gate::Hosts }, "{url}");
+    }
+}
+
+#[test]
+fn what_is_listed_passes_what_is_denied_does_not_and_others_are_as_is_said_of_them() {
+    check("https://docs.rs/serde", [Allow; 3]);
+    check("https://DOCS.RS./serde", [Allow; 3]);
+    check("https://a.b.example.com/", [Allow; 3]);
+    check("https://example.com/", [Deny, Ask, Allow]);
+    check("https://docs.rs:8443/", [Deny, Ask, Allow]);
+    check("https://evil.example.com/", [Deny; 3]);
+    check("https://some.zip/", [Deny; 3]);
+    check("http://docs.rs/", [Deny; 3]);
+    check("http://127.0.0.1:3000/", [Allow; 3]);
+    check("http://10.1.2.3/", [Allow; 3]);
+    check("http://127.0.0.1:3001/", [Deny; 3]);
+    check("https://169.254.169.254/", [Deny; 3]);
+    check("https://localhost/", [Deny; 3]);
+    check("https://me@docs.rs/", [Deny; 3]);
+    check("not a URL", [Deny; 3]);
+}
+
+#[test]
+fn a_permission_is_a_yes_to_where_it_goes_but_undoes_no_denial() {
+    let permitted = |others, url| {
+        let mut policy = policy(reaching(&[], &["evil.com"], &[]), others);
+        policy.permissions.add("fetch", list(&[("https://*.com/*", Allow)]));
+        decide(&policy, &fetch(url), false).verdict
+    };
+    assert_eq!(permitted(Ask, "https://good.com/x"), Allow);
+    assert_eq!(permitted(Ask, "https://good.org/x"), Ask);
+    assert_eq!(permitted(Ask, "https://evil.com/x"), Deny);
+    assert_eq!(permitted(Deny, "https://good.com/x"), Deny);
+}
+
+#[test]
+fn only_the_web_tools_of_berth_are_asked_for() {
+    let policy = policy(reaching(&[], &[], &[]), Deny);
+    let of_others = Call { provider: "some", ..fetch("https://example.com/") };
+    assert_eq!(decide(&policy, &of_others, false).verdict, Allow);
+    assert!(origins(&of_others.action()).is_empty());
+}
+
+#[test]
+fn a_method_is_no_way_around_and_every_url_counts() {
+    let policy = policy(reaching(&["a.com"], &["b.com"], &[]), Ask);
+    let mut two = fetch("https://a.com/");
+    two.subjects.push(berth_policy::ActedOn { text: "https://b.com:443/x".to_owned(), ..two.subjects[0].clone() });
+    assert_eq!(decide(&policy, &two, true).verdict, Deny);
+    let post = Call { arguments: json!({ "method": "post" }), ..fetch("https://b.com/") };
+    assert_eq!(decide(&policy, &post, true).verdict, Deny);
+    assert_eq!(origins(&two.action()), ["https://a.com", "https://b.com"]);
+}
+
+#[test]
+fn a_question_names_the_host_and_the_line_that_makes_it_needless() {
+    let decision = decide(&policy(reaching(&["docs.rs"], &[], &[]), Ask), &fetch("https://еxample.com/"), false);
+    assert_eq!(decision.rule, "other_domains = \"ask\": xn--xample-2of.com is not in allowed_domains");
+    assert_eq!(decision.remedy, "To allow it, add \"xn--xample-2of.com\" to `allowed_domains` of [tools.web].");
+}
