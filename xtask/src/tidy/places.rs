@@ -73,7 +73,7 @@ const OPEN_BENEATH: [&str; 4] = [
 ];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
-const OPEN_OWN: [&str; 16] = [
+const OPEN_OWN: [&str; 17] = [
     "host/cli/",                           // what the user names on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
     "host/core/src/config/",               // the configuration, and the folders that it names
@@ -83,6 +83,7 @@ const OPEN_OWN: [&str; 16] = [
     "host/mcp/src/http/connections.rs",    // the socket that the operator names
     "host/mcp/src/http/keys.rs",           // the keys that the operator names
     "host/runtime/src/load.rs",            // components that the operator names
+    "host/system/src/egress/secrets.rs",   // the files of secrets that the operator names
     "host/system/src/confine/",            // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs",     // the granted directories, once
     "host/system/src/files/kernel.rs",     // /proc
@@ -118,9 +119,10 @@ const OWN: [&str; 21] = [
 ];
 
 /// The files that start processes.
-const STARTS_PROCESSES: [&str; 3] = [
+const STARTS_PROCESSES: [&str; 4] = [
     "host/cli/build.rs",                 // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs",    // becomes the program, once it is confined
+    "host/system/src/egress/program.rs", // the operator's own, which prints a secret: it has the operator's rights
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other becomes a program
 ];
 

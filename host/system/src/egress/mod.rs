@@ -7,6 +7,7 @@ mod answer;
 mod connect;
 mod echoes;
 mod error;
+mod program;
 mod record;
 mod redirects;
 mod secrets;
@@ -15,7 +16,7 @@ mod settings;
 mod tls;
 
 pub use error::Error;
-pub use secrets::{Secret, SecretSource};
+pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
 pub use settings::{Limits, Network, OwnPorts, Proxy, Resolve, Settings};
 pub use tls::Trust;
@@ -32,7 +33,6 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use connect::Connector;
 use echoes::Echoes;
-use secrets::Value;
 
 type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
@@ -49,7 +49,7 @@ pub struct Egress {
     settings: Arc<Settings>,
     client: OnceCell<HttpClient>,
     /// The values of the secrets that were needed so far, in the order of the settings.
-    values: Vec<OnceCell<Value>>,
+    values: Vec<OnceCell<Arc<SecretValue>>>,
     /// What finds them in answers.
     echoes: RwLock<Option<Arc<Echoes>>>,
     places: Arc<Semaphore>,
@@ -121,13 +121,13 @@ impl Egress {
             read.map_err(|reason| Error::Secret(secret.rule.name.clone(), reason))
         };
         let value = self.values[index].get_or_try_init(read).await?;
-        Ok(value.as_str())
+        Ok(value.expose())
     }
 
     /// Has what was read by now found in answers.
     fn look_for_secrets(&self) {
         let known = self.settings.secrets.iter().zip(&self.values);
-        let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.as_str())));
+        let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
         let echoes = Echoes::of(known).map(Arc::new);
         *self.echoes.write().unwrap_or_else(PoisonError::into_inner) = echoes;
     }
