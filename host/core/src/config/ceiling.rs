@@ -140,7 +140,7 @@ fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_
 }
 
 /// What the shell and a plugin may not say of themselves where the ceiling bounds it for all tools: no table of a plugin's leads out of
-/// `[tools.limits]`, `[tools.file]`, `[tools.shell]` and `[plugin_folder]`, nor commands out of the directories of `[tools.file]`.
+/// `[tools.limits]`, `[tools.file]`, `[tools.shell]`, `[tools.web]` and `[plugin_folder]`, nor commands out of the directories of `[tools.file]`.
 fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
     let mut inherited = Vec::new();
     let mut inherit = |leaf: &Leaf, path: &[&str], value: toml::Value| {
@@ -153,6 +153,7 @@ fn inherited(bounds: &[Leaf], base: &Loaded) -> Vec<Leaf> {
             ["tools", "limits", key] => (vec!["limits", key], leaf.value.clone()),
             ["tools", "file", "allowed_paths"] => (vec!["allowed_paths"], leaf.value.clone()),
             ["tools", "shell", "env"] => (vec!["env"], leaf.value.clone()),
+            ["tools", "web", key @ ("https_only" | "allowed_private_hosts" | "credentials_to")] => (vec![key], leaf.value.clone()),
             // Of a plugin it isn't asked.
             ["tools", "shell", "network"] if leaf.value.as_str() != Some("allow") => (vec!["network"], false.into()),
             ["tools", "shell", "enabled"] if leaf.value.as_bool() == Some(false) => (vec!["shell"], false.into()),

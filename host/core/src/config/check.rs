@@ -1,10 +1,15 @@
 //! One value at a time: so that every problem is found, not only the first, and each with its own place.
 
+use berth_policy::redact::{self, Keys};
 use serde::Deserialize;
 use toml::Value;
 
 use super::keys::{advice, dotted};
+use super::secret::is_in_secrets;
 use super::{Config, Problem, Source};
+
+/// Bytes of a text that is no secret.
+const SHORT: usize = 4;
 
 /// A value that somebody wrote, as far down as tables go.
 #[derive(Clone, Debug)]
@@ -60,6 +65,14 @@ impl Leaf {
         if let Err(error) = read {
             problems.push(Problem::new(source.clone(), format!("`{}`: {}", dotted(&self.path), error.message())));
         }
+        if is_in_secrets(&self.path) {
+            let written = texts(&self.value);
+            for problem in &mut problems {
+                let message = written.iter().fold(std::mem::take(&mut problem.message), |message, text| message.replace(text, "…"));
+                // Of which a part may be told.
+                problem.message = redact::owned(message, Keys::Settings);
+            }
+        }
         problems
     }
 }
@@ -87,6 +100,20 @@ pub(super) fn document(leaves: &[Leaf]) -> Result<toml::Table, String> {
         table.insert(last.clone(), leaf.value.clone());
     }
     Ok(root)
+}
+
+/// The texts in a value that may be secrets, as they are and as messages quote them.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) if text.len() < SHORT => Vec::new(),
+        Value::String(text) => {
+            let quoted = format!("{text:?}");
+            vec![text.clone(), quoted[1..quoted.len() - 1].to_owned()]
+        }
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Table(table) => table.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn nested(path: &[String], value: Value) -> Value {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use berth_contract::text::cut;
+use berth_policy::redact::{self, Keys};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::ceiling::VARIABLE;
 use super::check::Leaf;
 use super::renamed::rename;
+use super::secret::is_in_secrets;
 use super::{Problem, Source};
 
 /// More than anybody writes by hand, and little enough to be read without a thought.
@@ -193,9 +195,12 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     problems.dedup();
     problems.truncate(MAX_PROBLEMS);
     let lines: Vec<&str> = text.lines().collect();
-    for problem in &mut problems {
+    // Whoever writes a secret where its source belongs mustn't find it in a message.
+    let of_secrets = leaves.iter().filter(|leaf| is_in_secrets(&leaf.path));
+    let hidden: Vec<&Source> = of_secrets.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
+    for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
         let line = line_of(problem).checked_sub(1).and_then(|index| lines.get(index));
-        problem.excerpt = line.map(|line| cut(line, MAX_EXCERPT).to_owned());
+        problem.excerpt = line.map(|line| redact::text(cut(line, MAX_EXCERPT), Keys::Settings).into_owned());
     }
     (leaves, problems)
 }

@@ -165,7 +165,9 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
             Err(problem) => problems.push(problem),
         }
     }
-    problems.extend(Loaded::of(&leaves)?.problems());
+    let all = Loaded::of(&leaves)?;
+    problems.extend(all.problems());
+    problems.extend(all.secret_problems());
     if !problems.is_empty() {
         return Err(Problems(problems));
     }

@@ -14,6 +14,7 @@ mod ceiling;
 mod check;
 mod dependencies;
 mod describe;
+mod egress;
 mod file;
 mod folders;
 mod gates;
@@ -32,12 +33,14 @@ mod processes;
 mod project;
 mod renamed;
 mod rule;
+mod secret;
 mod serve;
 mod shell;
 mod source;
 mod switches;
 mod types;
 mod variables;
+mod web;
 
 pub use advice::{Advisor, Ended};
 pub use answers::{ResultCache, Retry};
@@ -60,10 +63,12 @@ pub use problem::{Problem, Problems};
 pub use processes::ProcessGrants;
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
+pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret};
 pub use serve::{OAuth, Serve};
 pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
+pub use web::{HostGrant, Method, Network, OtherDomains, UrlScheme, Web, WrittenHost, WrittenPrivateHosts, WrittenProxy};
 
 /// A name that the operator chose, as a part of a dotted key.
 pub(crate) fn dotted_name(name: &str) -> String {

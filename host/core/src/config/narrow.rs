@@ -355,13 +355,13 @@ impl Step<'_> {
 
     fn subset(&self) -> Outcome {
         let current = self.current_list();
-        let written: Vec<_> = self.elements().collect();
-        let is_written = |known: &Value| written.iter().any(|(item, _)| item.as_str() == known.as_str());
-        let more = written.iter().filter(|(item, _)| !current.iter().any(|(known, _)| known.as_str() == item.as_str()));
-        let why_not = more.map(|(item, _)| format!("{} is not in your list", shown(item.as_str().unwrap_or_default()))).collect();
-        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| is_written(known));
-        let text = |value: &Value| toml::Value::String(value.as_str().unwrap_or_default().to_owned());
-        let leaf = (!lost.is_empty()).then(|| self.list(kept.into_iter().map(|(item, source)| (text(item), source.clone()))));
+        let written: Vec<_> = self.elements().map(|(item, _)| (item, serde_json::to_value(item).unwrap_or_default())).collect();
+        let more = written.iter().filter(|(_, item)| !current.iter().any(|(known, _)| *known == item));
+        let text = |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
+        let why_not = more.map(|(_, item)| format!("{} is not in your list", text(item))).collect();
+        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| written.iter().any(|(_, item)| *known == item));
+        let copied = |(item, source): &&(&Value, Source)| Some((toml::Value::try_from(item).ok()?, source.clone()));
+        let leaf = (!lost.is_empty()).then(|| self.list(kept.iter().filter_map(copied)));
         Outcome { leaf, why_not, rules: None }
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use berth_contract::{Access, HostError};
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 use berth_policy::literal;
+use berth_system::egress::SecretSource;
 use berth_system::files::real_or_given;
 
 use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source};
@@ -73,7 +74,7 @@ impl Loaded {
     }
 
     /// A path of the configuration that is about Berth's own files: a relative one starts beside the file in which it stands.
-    fn beside_its_source(&self, key: &str, path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
+    pub(super) fn beside_its_source(&self, key: &str, path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
         let source = self.source(key);
         let base = match &source {
             Source::File { path, .. } => path.parent().unwrap_or(working_directory),
@@ -84,14 +85,26 @@ impl Loaded {
 
     /// What is Berth's own and out of reach, whatever is granted: its folders, the configuration file and the ceilings wherever they lie,
     /// the plugin folder and the files of the configuration's plugins, which a tool would otherwise rewrite to grant itself more the next
-    /// time.
+    /// time; and so are the files of secrets, which nobody reads either, the programs that print some, and the certificates that are believed.
     pub fn own(&self, folders: &Folders, working_directory: &Path) -> Vec<OwnFolder> {
         let plugins = self.config.plugins.keys().filter_map(|name| self.plugin_path(name, folders, working_directory));
         let folder = self.plugin_folder(folders, working_directory);
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
         let files = self.file.iter().chain(ceilings).map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
-        let files = files.map(|path| OwnFolder { path, secret: false });
-        folders.own().into_iter().chain(files).collect()
+        let authorities = self.authorities(folders, working_directory);
+        let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });
+        let of_secrets = self.secrets().filter_map(|(table, name, secret)| {
+            let key = format!("{table}.secrets.{}", super::dotted_name(name));
+            match self.source_of(&key, secret, folders, working_directory) {
+                SecretSource::File(path) => Some(OwnFolder { path, secret: true }),
+                SecretSource::Command(words) => {
+                    let program = words.into_iter().next().filter(|program| program.contains('/'))?;
+                    Some(OwnFolder { path: PathBuf::from(program), secret: false })
+                }
+                _ => None,
+            }
+        });
+        folders.own().into_iter().chain(files).chain(of_secrets).collect()
     }
 
     /// What one call of the plugin `name` may use.

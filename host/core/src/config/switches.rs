@@ -21,7 +21,7 @@ impl Loaded {
         };
         let tools = &self.config.tools;
         let mut switches = Switches { all: (!tools.enabled).then(|| off("tools.enabled")), ..Switches::default() };
-        for (builtin, enabled) in [("file", tools.file.enabled), ("shell", tools.shell.enabled)] {
+        for (builtin, enabled) in [("file", tools.file.enabled), ("shell", tools.shell.enabled), ("web", tools.web.enabled)] {
             if enabled {
                 continue;
             }

@@ -13,6 +13,7 @@ mod narrowing;
 mod processes;
 mod renamed;
 mod trusting;
+mod web;
 
 /// A folder of its own for each test: the user's folders, a home and a working directory.
 struct Scene {

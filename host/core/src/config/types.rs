@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
 use super::{
-    AllowedPath, Authorization, Autonomy, Bounded, Dependencies, Overflow, PathAccess, PathGlob, PermissionRule, PolicyRules, Redaction,
-    ResultCache, Retry, Serve, Shell, TrustLevel, VariableName, WrittenProgram,
+    AllowedPath, Authorization, Autonomy, Bounded, Dependencies, HostGrant, Network, Overflow, PathAccess, PathGlob, PermissionRule,
+    PolicyRules, Redaction, ResultCache, Retry, Secret, Serve, Shell, TrustLevel, VariableName, Web, WrittenHost, WrittenPrivateHosts,
+    WrittenProgram,
 };
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
@@ -21,6 +22,8 @@ pub struct Config {
     pub approvals: Approvals,
     /// How `berth serve --http` serves its clients.
     pub serve: Serve,
+    /// How requests of all plugins leave this machine.
+    pub network: Network,
     /// A folder whose plugins are loaded without being named one by one.
     pub plugin_folder: PluginFolder,
     /// The record of every call: `audit/audit.jsonl` in Berth's data folder.
@@ -33,6 +36,7 @@ rules!(Config {
     tools: Rule::Table(Tools::RULES),
     approvals: Rule::Table(Approvals::RULES),
     serve: Rule::Table(Serve::RULES),
+    network: Rule::Table(Network::RULES),
     plugin_folder: Rule::Table(PluginFolder::RULES),
     audit: Rule::Table(Audit::RULES),
     plugins: Rule::Named(Plugin::RULES),
@@ -70,6 +74,8 @@ pub struct Tools {
     pub authorization: Authorization,
     /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
     pub shell: Shell,
+    /// Where the built-in web tools reach, and what of an answer they take.
+    pub web: Web,
     /// What one call may use.
     pub limits: Limits,
     /// What file tools may reach.
@@ -93,6 +99,7 @@ rules!(Tools {
     policy: Rule::Table(PolicyRules::RULES),
     authorization: Rule::Table(Authorization::RULES),
     shell: Rule::Table(Shell::RULES),
+    web: Rule::Table(Web::RULES),
     call: Rule::Smaller,
     max_call: Rule::Smaller,
     max_concurrent: Rule::SmallerOrAutomatic,
@@ -123,6 +130,7 @@ impl Default for Tools {
             policy: PolicyRules::default(),
             authorization: Authorization::default(),
             shell: Shell::default(),
+            web: Web::default(),
             limits: Limits::default(),
             file: FileTools::default(),
             dependencies: Dependencies::default(),
@@ -161,6 +169,14 @@ pub struct Limits {
     pub written_mib: Bounded<1, 1_048_576>,
     /// Files, directories and other handles, open at a time.
     pub handles: Bounded<16, 4096>,
+    /// Requests to the network, each redirect counted.
+    pub requests: Bounded<1, 100_000>,
+    /// Requests of the plugin that are under way at a time; more wait.
+    pub concurrent_requests: Bounded<1, 1024>,
+    /// MiB of one answer from the network, as it comes and unpacked.
+    pub response_mib: Bounded<1, 1024>,
+    /// Seconds of one request, to the end of its answer.
+    pub request_secs: Bounded<1, 3600>,
 }
 
 rules!(Limits {
@@ -169,6 +185,10 @@ rules!(Limits {
     result_mib: Rule::Smaller,
     written_mib: Rule::Smaller,
     handles: Rule::Smaller,
+    requests: Rule::Smaller,
+    concurrent_requests: Rule::Smaller,
+    response_mib: Rule::Smaller,
+    request_secs: Rule::Smaller,
 });
 
 impl Default for Limits {
@@ -179,6 +199,10 @@ impl Default for Limits {
             result_mib: Bounded::clamped(8),
             written_mib: Bounded::clamped(1024),
             handles: Bounded::clamped(256),
+            requests: Bounded::clamped(100),
+            concurrent_requests: Bounded::clamped(8),
+            response_mib: Bounded::clamped(10),
+            request_secs: Bounded::clamped(30),
         }
     }
 }
@@ -359,10 +383,21 @@ pub struct Plugin {
     pub programs: Vec<WrittenProgram>,
     /// Whether the plugin may run commands by a shell, which reaches every program.
     pub shell: bool,
-    /// Whether what the plugin starts may reach the network.
+    /// Whether what the plugin starts may reach the network. Its own requests are another matter: see `hosts`.
     pub network: bool,
     /// Variables of your environment that what the plugin starts gets beside the usual ones, by name.
     pub env: Vec<VariableName>,
+    /// Hosts that the plugin's own requests reach, as in `"api.example.com"`, `"*.example.com"` for all names below one, or
+    /// `"https://example.com:8443"`; a table can also say by which `methods`. What it starts doesn't count: see `network`.
+    pub hosts: Vec<HostGrant>,
+    /// Private hosts that are opened to them, as `"localhost:3000"`, an address or a range, each with or without a port.
+    pub allowed_private_hosts: Vec<WrittenPrivateHosts>,
+    /// Whether other hosts are reached by TLS alone.
+    pub https_only: bool,
+    /// Hosts to which its requests may carry what looks like a secret.
+    pub credentials_to: Vec<WrittenHost>,
+    /// Secrets that Berth puts into its requests, by names of yours. The plugin sees none.
+    pub secrets: BTreeMap<String, Secret>,
     /// What one call of the plugin may use, where that differs from `[tools.limits]`.
     pub limits: PluginLimits,
 }
@@ -380,6 +415,11 @@ impl Default for Plugin {
             shell: false,
             network: false,
             env: Vec::new(),
+            hosts: Vec::new(),
+            allowed_private_hosts: Vec::new(),
+            https_only: true,
+            credentials_to: Vec::new(),
+            secrets: BTreeMap::new(),
             limits: PluginLimits::default(),
         }
     }
@@ -396,6 +436,11 @@ rules!(Plugin {
     shell: Rule::OnlyFalse,
     network: Rule::OnlyFalse,
     env: Rule::Subset,
+    hosts: Rule::Subset,
+    allowed_private_hosts: Rule::Subset,
+    https_only: Rule::OnlyTrue,
+    credentials_to: Rule::Subset,
+    secrets: Rule::Named(Secret::RULES),
     limits: Rule::Table(PluginLimits::RULES),
 });
 
@@ -419,6 +464,18 @@ pub struct PluginLimits {
     /// Files, directories and other handles, open at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handles: Option<Bounded<16, 4096>>,
+    /// Requests to the network, each redirect counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Bounded<1, 100_000>>,
+    /// Requests of the plugin that are under way at a time; more wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent_requests: Option<Bounded<1, 1024>>,
+    /// MiB of one answer from the network, as it comes and unpacked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_mib: Option<Bounded<1, 1024>>,
+    /// Seconds of one request, to the end of its answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_secs: Option<Bounded<1, 3600>>,
 }
 
 rules!(PluginLimits {
@@ -427,6 +484,10 @@ rules!(PluginLimits {
     result_mib: Rule::Smaller,
     written_mib: Rule::Smaller,
     handles: Rule::Smaller,
+    requests: Rule::Smaller,
+    concurrent_requests: Rule::Smaller,
+    response_mib: Rule::Smaller,
+    request_secs: Rule::Smaller,
 });
 
 impl PluginLimits {
@@ -438,18 +499,26 @@ impl PluginLimits {
             result_mib: self.result_mib.unwrap_or(all.result_mib),
             written_mib: self.written_mib.unwrap_or(all.written_mib),
             handles: self.handles.unwrap_or(all.handles),
+            requests: self.requests.unwrap_or(all.requests),
+            concurrent_requests: self.concurrent_requests.unwrap_or(all.concurrent_requests),
+            response_mib: self.response_mib.unwrap_or(all.response_mib),
+            request_secs: self.request_secs.unwrap_or(all.request_secs),
         }
     }
 }
 
 impl From<Limits> for PluginLimits {
-    fn from(Limits { cpu_secs, memory_mib, result_mib, written_mib, handles }: Limits) -> Self {
+    fn from(limits: Limits) -> Self {
         Self {
-            cpu_secs: Some(cpu_secs),
-            memory_mib: Some(memory_mib),
-            result_mib: Some(result_mib),
-            written_mib: Some(written_mib),
-            handles: Some(handles),
+            cpu_secs: Some(limits.cpu_secs),
+            memory_mib: Some(limits.memory_mib),
+            result_mib: Some(limits.result_mib),
+            written_mib: Some(limits.written_mib),
+            handles: Some(limits.handles),
+            requests: Some(limits.requests),
+            concurrent_requests: Some(limits.concurrent_requests),
+            response_mib: Some(limits.response_mib),
+            request_secs: Some(limits.request_secs),
         }
     }
 }

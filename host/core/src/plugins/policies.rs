@@ -6,6 +6,7 @@ use std::sync::Arc;
 use berth_contract::HostError;
 use berth_policy::files::OwnFolder;
 use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
+use berth_system::egress::{Egress, Network, Settings};
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
@@ -17,6 +18,9 @@ const MIB: u64 = 1 << 20;
 
 /// The built-in plugin that runs commands.
 const SHELL: &str = "shell";
+
+/// The built-in plugin that makes requests.
+const WEB: &str = "web";
 
 /// Decides what a plugin is granted, whenever one is loaded.
 pub(crate) struct Policies {
@@ -30,6 +34,8 @@ pub(crate) struct Policies {
     governor: Arc<Governor>,
     /// The program that confines itself for processes.
     helper: Option<PathBuf>,
+    /// What the requests of all plugins share beside the configuration.
+    network: Network,
 }
 
 impl Policies {
@@ -45,7 +51,7 @@ impl Policies {
     ) -> Self {
         let mut own = config.own(&folders, &directory);
         own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
-        Self { config, folders, directory, own, governor, helper }
+        Self { config, folders, directory, own, governor, helper, network: Network::default() }
     }
 
     /// What the built-in plugin of a name is granted.
@@ -55,6 +61,12 @@ impl Policies {
             let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
             let policy = self.policy(grants.files.clone(), self.config.config.tools.limits)?;
             return Ok(PluginPolicy { process: Some(self.processes(grants)?), ..policy });
+        }
+        if name == WEB {
+            // Loaded in any case, as the shell.
+            let egress = self.config.egress_of_web(&self.folders, &self.directory)?;
+            let policy = self.policy(FilePolicy::default(), self.config.config.tools.limits)?;
+            return Ok(PluginPolicy { egress: Some(self.egress(egress)), ..policy });
         }
         let files = self.config.built_in_files(&self.folders, &self.directory)?;
         self.policy(files, self.config.config.tools.limits)
@@ -66,7 +78,9 @@ impl Policies {
         let policy = self.policy(files, self.config.plugin_limits(name))?;
         let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
         let process = process.map(|grants| self.processes(grants)).transpose()?;
-        let policy = PluginPolicy { process, ..policy };
+        let egress = self.config.egress_of_plugin(name, &self.folders, &self.directory)?;
+        let egress = egress.map(|settings| self.egress(settings));
+        let policy = PluginPolicy { process, egress, ..policy };
         Ok(PluginPolicy { replaces_built_in: self.replaced_by(name).is_some(), ..policy })
     }
 
@@ -75,6 +89,13 @@ impl Policies {
         let grants = if files.grants.is_empty() { None } else { Some(Arc::new(self.opened(files)?)) };
         let working_directory = within.then(|| self.directory.clone());
         Ok(PluginPolicy { files: grants, working_directory, limits: self.limits(limits), ..PluginPolicy::default() })
+    }
+
+    /// The way out for a plugin's requests.
+    fn egress(&self, mut settings: Settings) -> Arc<Egress> {
+        let Network { resolver, own, trust, .. } = self.network.clone();
+        settings.network = Network { resolver, own, trust, ..settings.network };
+        Arc::new(Egress::new(settings))
     }
 
     fn opened(&self, files: FilePolicy) -> Result<Grants, HostError> {

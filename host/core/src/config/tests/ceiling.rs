@@ -70,6 +70,18 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
+        "tools.web.allowed_domains" | "plugins.*.hosts" => (
+            "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }]",
+            "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\"]",
+            json!([{ "host": "b.example", "methods": ["GET"] }]),
+        ),
+        "tools.web.denied_domains" => ("[\"a.example\"]", "[\"b.example\"]", json!(["a.example", "b.example"])),
+        "tools.web.credentials_to" | "plugins.*.credentials_to" => {
+            ("[\"a.example\", \"b.example\"]", "[\"b.example\", \"c.example\"]", json!(["b.example"]))
+        }
+        "tools.web.allowed_private_hosts" | "plugins.*.allowed_private_hosts" => {
+            ("[\"localhost:1\", \"10.0.0.0/8\"]", "[\"10.0.0.0/8\", \"localhost\"]", json!(["10.0.0.0/8"]))
+        }
         "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),
         "tools.file.allowed_paths" | "tools.shell.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),
         "tools.file.deny_read" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),

@@ -1,0 +1,207 @@
+//! From what the operator wrote to where requests may go and how they leave.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_contract::HostError;
+use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme};
+use berth_policy::{Origin, Placed};
+use berth_system::egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
+
+use super::{Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WrittenHost, WrittenPrivateHosts};
+
+/// Bytes of a request's body.
+const REQUEST_BODY: u64 = 10 << 20;
+
+/// Bytes of the headers of an answer.
+const HEADERS: usize = 64 << 10;
+
+/// Seconds in which nothing comes.
+const IDLE: u64 = 15;
+
+/// What one table of the configuration says of requests.
+struct Said<'s> {
+    /// `tools.web`, or `plugins.NAME`.
+    table: String,
+    /// The key that grants.
+    key: &'static str,
+    grants: &'s [HostGrant],
+    private: &'s [WrittenPrivateHosts],
+    https_only: bool,
+    credentials_to: &'s [WrittenHost],
+}
+
+impl Loaded {
+    /// Where the requests of the built-in web tools may go, and how they leave.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Config`] with the place of what can't be used.
+    pub fn egress_of_web(&self, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+        let web = &self.config.tools.web;
+        let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } = web;
+        let said = Said {
+            table: "tools.web".to_owned(),
+            key: "allowed_domains",
+            grants: allowed_domains,
+            private: allowed_private_hosts,
+            https_only: *https_only,
+            credentials_to,
+        };
+        let limits = self.config.tools.limits;
+        let all = limits.response_mib.get() << 20;
+        let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
+        let mut settings = self.egress(&said, bounds, folders, working_directory)?;
+        if web.other_domains == OtherDomains::Allow {
+            let place = self.origin("tools.web.other_domains");
+            let hosts = HostPattern::new("*").map_err(HostError::Config)?;
+            settings.reach.grants.push(Placed { value: Grant { hosts, scheme: None, port: None, methods: Vec::new() }, place });
+        }
+        Ok(settings)
+    }
+
+    /// Where the requests of the plugin `name` may go. None where no host is granted to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::egress_of_web`].
+    pub fn egress_of_plugin(&self, name: &str, folders: &Folders, working_directory: &Path) -> Result<Option<Settings>, HostError> {
+        let Some(plugin) = self.config.plugins.get(name) else { return Ok(None) };
+        if plugin.hosts.is_empty() && plugin.allowed_private_hosts.is_empty() {
+            return Ok(None);
+        }
+        let said = Said {
+            table: format!("plugins.{name}"),
+            key: "hosts",
+            grants: &plugin.hosts,
+            private: &plugin.allowed_private_hosts,
+            https_only: plugin.https_only,
+            credentials_to: &plugin.credentials_to,
+        };
+        let limits = self.plugin_limits(name);
+        let bounds = self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
+        self.egress(&said, bounds, folders, working_directory).map(Some)
+    }
+
+    fn bounds(&self, limits: super::Limits, secs: u64, body: u64) -> Limits {
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Limits {
+            time: Duration::from_secs(secs),
+            idle: Duration::from_secs(secs.min(IDLE)),
+            body,
+            request_body: REQUEST_BODY,
+            headers: HEADERS,
+            concurrent: count(limits.concurrent_requests.get()),
+            requests: u32::try_from(limits.requests.get()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn egress(&self, said: &Said<'_>, limits: Limits, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+        let key = |key: &str| format!("{}.{key}", said.table);
+        let grants = self.each(&key(said.key), said.grants, |grant| {
+            Ok(Grant {
+                hosts: HostPattern::new(grant.host.as_str())?,
+                scheme: grant.scheme.map(|scheme| match scheme {
+                    UrlScheme::Https => Scheme::Https,
+                    UrlScheme::Http => Scheme::Http,
+                }),
+                port: grant.port,
+                methods: grant.methods.iter().map(|method| method.as_str().to_owned()).collect(),
+            })
+        })?;
+        let reach = Reach {
+            table: said.table.clone(),
+            grants,
+            // Nobody's grant is worth more than the operator's no.
+            denied: self.each("tools.web.denied_domains", &self.config.tools.web.denied_domains, |host| HostPattern::new(host.as_str()))?,
+            private: self.each(&key("allowed_private_hosts"), said.private, |hosts| PrivateHosts::new(hosts.as_str()))?,
+            https_only: Placed { value: said.https_only, place: self.origin(&key("https_only")) },
+            place: self.origin(&key(said.key)),
+        };
+        let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| HostPattern::new(host.as_str()))?;
+        let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
+        let secrets = of_table.map(|(table, name, secret)| self.kept(&table, name, secret, folders, working_directory));
+        Ok(Settings {
+            reach,
+            limits,
+            secrets: secrets.collect::<Result<_, _>>()?,
+            credentials_to: credentials_to.into_iter().map(|placed| placed.value).collect(),
+            network: self.network(folders, working_directory),
+        })
+    }
+
+    /// The elements of a list, each with its place.
+    fn each<W, T>(&self, key: &str, written: &[W], read: impl Fn(&W) -> Result<T, String>) -> Result<Vec<Placed<T>>, HostError> {
+        let element = |(index, written): (usize, &W)| {
+            let element = format!("{key}.{index}");
+            let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source(&element), message)));
+            let place: Origin = self.origin(&element);
+            Ok(Placed { value: read(written).map_err(problem)?, place })
+        };
+        written.iter().enumerate().map(element).collect()
+    }
+
+    fn kept(&self, table: &str, name: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> Result<Kept, HostError> {
+        let key = format!("{table}.secrets.{}", super::dotted_name(name));
+        let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source_below(&key), message)));
+        let rule = secret.rule(name).map_err(problem)?;
+        Ok(Kept { rule, source: self.source_of(&key, secret, folders, working_directory) })
+    }
+
+    /// Where a secret comes from, by the key of its table.
+    pub(crate) fn source_of(&self, key: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> SecretSource {
+        let beside = |below: &str, path: &str| self.beside_its_source(&format!("{key}.{below}"), path, folders, working_directory);
+        if let Some(name) = &secret.env {
+            let value = self.variable(name.as_str()).map(|value| Arc::new(SecretValue::new(value)));
+            SecretSource::Variable { name: name.as_str().to_owned(), value }
+        } else if !secret.file.is_empty() {
+            SecretSource::File(beside("file", &secret.file))
+        } else if let Some((program, arguments)) = secret.command.split_first() {
+            // One with a `/` in its name is a file of the operator's; any other is looked for in `PATH`.
+            let program = if program.contains('/') { beside("command", program).to_string_lossy().into_owned() } else { program.clone() };
+            SecretSource::Command(std::iter::once(program).chain(arguments.iter().cloned()).collect())
+        } else {
+            SecretSource::Keyring { service: secret.keyring.service.clone(), account: secret.keyring.account.clone() }
+        }
+    }
+
+    /// How requests leave.
+    fn network(&self, folders: &Folders, working_directory: &Path) -> Network {
+        let network = &self.config.network;
+        let proxy = match &network.proxy {
+            Some(written) => Some(written.as_str().to_owned()),
+            None => self.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]).map(|(_, url)| url),
+        };
+        let except = match &network.no_proxy {
+            Some(hosts) => hosts.join(","),
+            None => self.variable_of(&["NO_PROXY", "no_proxy"]).map(|(_, hosts)| hosts).unwrap_or_default(),
+        };
+        let proxy = proxy.filter(|url| !url.is_empty()).map(|url| {
+            // Most programs take an address alone.
+            let url = if url.contains("://") { url } else { format!("http://{url}") };
+            Proxy { url, except, resolves: network.proxy_resolves }
+        });
+        Network { proxy, authorities: self.authorities(folders, working_directory), ..Network::default() }
+    }
+
+    /// The files of the authorities that are believed.
+    pub(crate) fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
+        let written = self.config.network.authorities.iter().enumerate();
+        written
+            .map(|(index, path)| self.beside_its_source(&format!("network.authorities.{index}"), path, folders, working_directory))
+            .collect()
+    }
+
+    /// A variable of the environment that the configuration was read with.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let mut variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
+        let found = variables.rfind(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty()).map(str::to_owned)
+    }
+
+    /// The first of these variables that says something.
+    pub(crate) fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
+        names.iter().find_map(|name| Some((*name, self.variable(name)?)))
+    }
+}

@@ -1,0 +1,329 @@
+//! Secrets for requests: where they come from and where they go. None stands in the configuration itself.
+
+use std::borrow::Cow;
+
+use berth_policy::egress::{HostPattern, Placement, SecretRule};
+use berth_policy::redact::{self, Keys};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::keys::dotted;
+use super::rule::{Rule, rules};
+use super::{Loaded, Method, Problem, VariableName, WrittenHost};
+
+/// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Secret {
+    /// The variable of your environment that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<VariableName>,
+    /// The file that holds it and nothing else. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that
+    /// names it. No tool reads or writes the file.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No shell is in between.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
+    #[serde(skip_serializing_if = "Keyring::is_none")]
+    pub keyring: Keyring,
+    /// The hosts that it is sent to, as in `"api.example.com"` and `"*.example.com"`. At least one has to be named, and `*` alone names none.
+    pub hosts: Vec<WrittenHost>,
+    /// The methods of the requests that it is put into; where empty, all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<Method>,
+    /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for `/v10`. Where empty, all paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathPrefix>,
+    /// The header that it is put into; where nothing is said, `Authorization`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header: Option<HeaderName>,
+    /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization` and nothing in others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Prefix>,
+    /// The parameter of the URL's query that it is put into, in place of a header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<QueryName>,
+}
+
+// Where it comes from and where it goes is said in one place, so that nobody has to put two files together to know.
+rules!(Secret {
+    env: Rule::Ignored,
+    file: Rule::Ignored,
+    command: Rule::Ignored,
+    keyring: Rule::Table(Keyring::RULES),
+    hosts: Rule::Ignored,
+    methods: Rule::Ignored,
+    paths: Rule::Ignored,
+    header: Rule::Ignored,
+    prefix: Rule::Ignored,
+    query: Rule::Ignored,
+});
+
+/// The entry of the desktop's keyring that holds a secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Keyring {
+    /// Its attribute `service`.
+    pub service: String,
+    /// Its attribute `account`.
+    pub account: String,
+}
+
+rules!(Keyring { service: Rule::Ignored, account: Rule::Ignored });
+
+impl Keyring {
+    /// Whether no entry is named.
+    pub fn is_none(&self) -> bool {
+        self.service.is_empty() && self.account.is_empty()
+    }
+}
+
+/// Secrets of one table.
+const MAX_SECRETS: usize = 64;
+
+/// Characters of a secret's name.
+const MAX_NAME: usize = 64;
+
+/// Characters of a header's name, of what stands before a secret there, of a parameter's name, and of a path.
+const MAX_TEXT: usize = 128;
+
+/// Headers that say how a request is carried, which Berth decides.
+const CARRYING: [&str; 12] = [
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A text that fits some place of a request.
+macro_rules! text {
+    ($(#[$doc:meta])* $name:ident, $fits:expr, $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        pub struct $name(String);
+
+        impl $name {
+            /// As it was written.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let written = String::deserialize(deserializer)?;
+                let fits: fn(&str) -> bool = $fits;
+                // Not shown: it may be what mustn't stand here.
+                if written.len() <= MAX_TEXT && fits(&written) { Ok(Self(written)) } else { Err(serde::de::Error::custom($expected)) }
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "maxLength": MAX_TEXT })
+            }
+        }
+    };
+}
+
+text!(
+    /// The name of a header.
+    HeaderName,
+    |name| !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        && !CARRYING.contains(&name.to_ascii_lowercase().as_str()),
+    "takes the name of a header, as in \"Authorization\" or \"X-Api-Key\", and none that says how a request is carried"
+);
+
+text!(
+    /// What stands before a secret in a header.
+    Prefix,
+    |prefix| prefix.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !prefix.starts_with(' '),
+    "takes what stands before the secret, as in \"Bearer \": letters, digits and signs"
+);
+
+text!(
+    /// The name of a parameter of a URL's query.
+    QueryName,
+    |name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~[]".contains(&byte)),
+    "takes the name of a parameter, as in \"api_key\""
+);
+
+text!(
+    /// The beginning of a URL's path.
+    PathPrefix,
+    |path| path.starts_with('/')
+        && path.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && !b"?#%\\\"<>".contains(&byte))
+        && !path.split('/').any(|part| [".", ".."].contains(&part)),
+    "takes the beginning of a path, as in \"/repos\": plain letters, digits and signs, without `..`, `%` and `?`"
+);
+
+impl Secret {
+    /// The sources that are named.
+    fn sources(&self) -> impl Iterator<Item = &'static str> {
+        let named = [
+            ("env", self.env.is_some()),
+            ("file", !self.file.is_empty()),
+            ("command", !self.command.is_empty()),
+            ("keyring", !self.keyring.is_none()),
+        ];
+        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name)
+    }
+
+    /// Where in a request it is put.
+    pub fn placement(&self) -> Placement {
+        if let Some(query) = &self.query {
+            return Placement::Query { name: query.as_str().to_owned() };
+        }
+        let name = self.header.as_ref().map_or_else(|| "authorization".to_owned(), |header| header.as_str().to_ascii_lowercase());
+        let usual = if name == "authorization" { "Bearer " } else { "" };
+        let prefix = self.prefix.as_ref().map_or(usual, Prefix::as_str).to_owned();
+        Placement::Header { name, prefix }
+    }
+
+    /// Where it may go.
+    pub(super) fn rule(&self, name: &str) -> Result<SecretRule, String> {
+        Ok(SecretRule {
+            name: name.to_owned(),
+            hosts: self.hosts.iter().map(|host| HostPattern::new(host.as_str())).collect::<Result<_, _>>()?,
+            methods: self.methods.iter().map(|method| method.as_str().to_owned()).collect(),
+            paths: self.paths.iter().map(|path| path.as_str().to_owned()).collect(),
+            placement: self.placement(),
+        })
+    }
+
+    /// Whether one request could be meant for both, and both for the same place in it.
+    fn meets(&self, other: &Self) -> bool {
+        let same_place = match (self.placement(), other.placement()) {
+            (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => name == other,
+            (Placement::Query { name }, Placement::Query { name: other }) => name == other,
+            _ => false,
+        };
+        let hosts = self.hosts.iter().any(|host| other.hosts.iter().any(|other| hosts_meet(host.as_str(), other.as_str())));
+        let methods =
+            self.methods.is_empty() || other.methods.is_empty() || self.methods.iter().any(|method| other.methods.contains(method));
+        let below = |path: &str, above: &str| {
+            path.strip_prefix(above.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let paths = self.paths.is_empty()
+            || other.paths.is_empty()
+            || self
+                .paths
+                .iter()
+                .any(|path| other.paths.iter().any(|other| below(path.as_str(), other.as_str()) || below(other.as_str(), path.as_str())));
+        same_place && hosts && methods && paths
+    }
+}
+
+/// Whether some host could fit both patterns: stars stand for anything here, so that it is rather said of too many.
+fn hosts_meet(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    let (one, other) = (one.trim_end_matches('.').as_bytes(), other.trim_end_matches('.').as_bytes());
+    // For each beginning of `one`, whether it meets the beginning of `other` that was come to.
+    let mut meets = vec![true];
+    for &letter in one {
+        meets.push(letter == b'*' && meets[meets.len() - 1]);
+    }
+    for &theirs in other {
+        let mut next = vec![theirs == b'*' && meets[0]];
+        for (at, &ours) in one.iter().enumerate() {
+            let both = meets[at] && ours == theirs;
+            let stars = (ours == b'*' || theirs == b'*') && (next[at] || meets[at + 1]);
+            next.push(both || stars);
+        }
+        meets = next;
+    }
+    meets[one.len()]
+}
+
+/// Whether a key lies in a table of secrets, where nothing that was written is shown.
+pub(super) fn is_in_secrets(path: &[String]) -> bool {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])
+}
+
+impl Loaded {
+    /// Every secret: the table that has it, `tools.web` or `plugins.NAME`, its name, and itself.
+    pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
+        let web = self.config.tools.web.secrets.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
+        let of_plugins = self.config.plugins.iter().flat_map(|(plugin, table)| {
+            table.secrets.iter().map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
+        });
+        web.chain(of_plugins)
+    }
+
+    /// What is wrong with secrets that no single value shows.
+    pub(super) fn secret_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
+        for (table, name, secret) in self.secrets() {
+            let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
+            let mut problem = |key: &str, message: String| problems.push(Problem::new(self.source_below(key), message));
+            let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || redact::text(name, Keys::Settings) != name {
+                problem(&key, format!("[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"));
+                continue;
+            }
+            let sources: Vec<&str> = secret.sources().collect();
+            match sources[..] {
+                [_] => {}
+                [] => problem(
+                    &key,
+                    format!("[{key}] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`"),
+                ),
+                _ => problem(&key, format!("[{key}] has more than one source: {}; leave one", sources.join(", "))),
+            }
+            if secret.hosts.is_empty() {
+                problem(&key, format!("[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"));
+            }
+            if let Some(index) = secret.hosts.iter().position(|host| ["*", "*."].contains(&host.as_str().trim())) {
+                problem(&format!("{key}.hosts.{index}"), format!("[{key}] would send the secret to every host; name those that it is for"));
+            }
+            if let Some(name) = &secret.env
+                && redact::text(name.as_str(), Keys::Settings) != name.as_str()
+            {
+                let message = format!("[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself");
+                problem(&format!("{key}.env"), message);
+            }
+            if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
+                problem(&key, format!("[{key}] puts the secret into a header and into the query; leave one"));
+            }
+            if !secret.keyring.is_none() && (secret.keyring.service.is_empty() || secret.keyring.account.is_empty()) {
+                problem(&format!("{key}.keyring"), format!("[{key}] needs both `service` and `account` of `keyring`"));
+            }
+            let same_table = seen.iter().filter(|(known, ..)| *known == table);
+            if same_table.clone().count() == MAX_SECRETS {
+                problem(&key, format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
+            }
+            if let Some((_, other, _)) = same_table.clone().find(|(_, _, other)| secret.meets(other)) {
+                let message = format!(
+                    "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
+                     make their `hosts`, `methods` or `paths` differ, or put one elsewhere"
+                );
+                problem(&key, message);
+            }
+            seen.push((table, name, secret));
+        }
+        problems
+    }
+}

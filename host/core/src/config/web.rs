@@ -1,0 +1,406 @@
+//! Where requests to the network may go, and what is put into them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use berth_policy::egress::{HostPattern, PrivateHosts};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::rule::{Rule, rules};
+use super::{Bounded, Secret};
+
+/// Where the built-in web tools reach, and what of an answer they take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Web {
+    /// Whether there are web tools: `false` takes them out of the catalogue.
+    pub enabled: bool,
+    /// Hosts that are reached without asking, as in `"docs.rs"`, `"*.example.com"` for all names below one, or
+    /// `"https://example.com:8443"`; a table can also say by which `methods`.
+    pub allowed_domains: Vec<HostGrant>,
+    /// Hosts that are never reached, by no plugin, whatever else is granted.
+    pub denied_domains: Vec<WrittenHost>,
+    /// What becomes of requests to other public hosts.
+    pub other_domains: OtherDomains,
+    /// Private hosts that are opened, as `"localhost:3000"`, an address or a range such as `"10.1.0.0/16"`, each with or without a port. They
+    /// are reached without TLS, too.
+    pub allowed_private_hosts: Vec<WrittenPrivateHosts>,
+    /// Whether other hosts are reached by TLS alone.
+    pub https_only: bool,
+    /// Seconds of one request, to the end of its answer.
+    pub timeout: Bounded<1, 3600>,
+    /// KiB of the body of one answer; what is longer is cut off there.
+    pub max_body_kib: Bounded<1, 1_048_576>,
+    /// Hosts to which a request may carry what looks like a secret.
+    pub credentials_to: Vec<WrittenHost>,
+    /// Secrets that Berth puts into requests, by names of yours. No tool and no model sees one.
+    pub secrets: BTreeMap<String, Secret>,
+}
+
+rules!(Web {
+    enabled: Rule::OnlyFalse,
+    allowed_domains: Rule::Subset,
+    denied_domains: Rule::Adds,
+    other_domains: Rule::Stricter(&["deny", "ask", "allow"]),
+    allowed_private_hosts: Rule::Subset,
+    https_only: Rule::OnlyTrue,
+    timeout: Rule::Smaller,
+    max_body_kib: Rule::Smaller,
+    credentials_to: Rule::Subset,
+    secrets: Rule::Named(Secret::RULES),
+});
+
+impl Default for Web {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            allowed_domains: Vec::new(),
+            denied_domains: Vec::new(),
+            other_domains: OtherDomains::default(),
+            allowed_private_hosts: Vec::new(),
+            https_only: true,
+            timeout: Bounded::clamped(15),
+            max_body_kib: Bounded::clamped(1024),
+            credentials_to: Vec::new(),
+            secrets: BTreeMap::new(),
+        }
+    }
+}
+
+/// What becomes of requests to hosts that no list names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum OtherDomains {
+    /// They are refused.
+    Deny,
+    /// A person is asked before the call.
+    #[default]
+    Ask,
+    /// They are sent.
+    Allow,
+}
+
+/// How requests of all plugins leave this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Network {
+    /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
+    /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<WrittenProxy>,
+    /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
+    /// `NO_PROXY` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<Vec<String>>,
+    /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
+    pub proxy_resolves: bool,
+    /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
+    /// `berth.toml` that names it.
+    #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
+    pub authorities: Vec<String>,
+}
+
+// Whoever chooses the proxy or an authority reads along.
+rules!(Network { proxy: Rule::Ignored, no_proxy: Rule::Ignored, proxy_resolves: Rule::OnlyFalse, authorities: Rule::Ignored });
+
+/// A host, or `*.` and a name for all below it, or `*` for any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenHost(String);
+
+impl WrittenHost {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenHost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        HostPattern::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenHost {
+    fn schema_name() -> Cow<'static, str> {
+        "Host".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// Private hosts: a name, an address or a range, each with or without a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenPrivateHosts(String);
+
+impl WrittenPrivateHosts {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenPrivateHosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        PrivateHosts::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenPrivateHosts {
+    fn schema_name() -> Cow<'static, str> {
+        "PrivateHosts".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// The method of a request, in upper case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Method(String);
+
+impl Method {
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Bytes of a method's name.
+const MAX_METHOD: usize = 32;
+
+impl<'de> Deserialize<'de> for Method {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let method = String::deserialize(deserializer)?.to_ascii_uppercase();
+        let fits = !method.is_empty() && method.len() <= MAX_METHOD && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        if !fits || ["CONNECT", "TRACE"].contains(&method.as_str()) {
+            return Err(serde::de::Error::custom("a method is one such as \"GET\" or \"POST\"; CONNECT and TRACE are sent for nobody"));
+        }
+        Ok(Self(method))
+    }
+}
+
+impl JsonSchema for Method {
+    fn schema_name() -> Cow<'static, str> {
+        "Method".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
+    }
+}
+
+/// How a request is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum UrlScheme {
+    /// By TLS.
+    Https,
+    /// In the open.
+    Http,
+}
+
+impl UrlScheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that also says by which methods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostGrant {
+    /// Which hosts.
+    pub host: WrittenHost,
+    /// How they are reached; where absent, by https.
+    pub scheme: Option<UrlScheme>,
+    /// On which port; where absent, on the scheme's own.
+    pub port: Option<u16>,
+    /// By which methods; where empty, by all.
+    pub methods: Vec<Method>,
+}
+
+/// Hosts, and how they are reached.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Long {
+    /// Which hosts.
+    host: WrittenHost,
+    /// How they are reached; where absent, by https.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scheme: Option<UrlScheme>,
+    /// On which port; where absent, on the scheme's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<Bounded<1, 65_535>>,
+    /// By which methods; where absent, by all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<Method>,
+}
+
+impl<'de> Deserialize<'de> for HostGrant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = HostGrant;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a host, as in \"api.example.com\", or { host = \"…\", methods = [\"GET\"] }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<HostGrant, E> {
+                short(written).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HostGrant, A::Error> {
+                let Long { host, scheme, port, methods } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                let port = port.and_then(|port| u16::try_from(port.get()).ok());
+                Ok(HostGrant { host, scheme, port, methods })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Reads `[scheme://]host[:port]`.
+fn short(written: &str) -> Result<HostGrant, String> {
+    let (scheme, rest) = match written.split_once("://") {
+        None => (None, written),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(UrlScheme::Https), rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(UrlScheme::Http), rest),
+        Some(_) => return Err(format!("`{written}`: requests go by https or http; leave the scheme out, or write one of them")),
+    };
+    if rest.contains(['/', '?', '#', '@']) {
+        return Err(format!("`{written}`: what is granted is a host, without a path and without a name before it"));
+    }
+    // An address of version 6 has colons of its own.
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (rest, None),
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) if port > 0 => Some(port),
+        Some(_) => return Err(format!("`{written}`: what stands behind the colon is a port, from 1 to 65535")),
+    };
+    HostPattern::new(host)?;
+    Ok(HostGrant { host: WrittenHost(host.to_owned()), scheme, port, methods: Vec::new() })
+}
+
+/// As it is written where no methods are said.
+impl fmt::Display for HostGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scheme) = self.scheme {
+            write!(f, "{}://", scheme.as_str())?;
+        }
+        let host = self.host.as_str();
+        let bare_v6 = host.contains(':') && !host.starts_with('[');
+        match self.port {
+            Some(port) if bare_v6 => write!(f, "[{host}]:{port}"),
+            Some(port) => write!(f, "{host}:{port}"),
+            None => f.write_str(host),
+        }
+    }
+}
+
+impl Serialize for HostGrant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.methods.is_empty() {
+            return serializer.collect_str(self);
+        }
+        let port = self.port.map(|port| Bounded::clamped(port.into()));
+        Long { host: self.host.clone(), scheme: self.scheme, port, methods: self.methods.clone() }.serialize(serializer)
+    }
+}
+
+impl JsonSchema for HostGrant {
+    fn schema_name() -> Cow<'static, str> {
+        "HostGrant".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let long = generator.subschema_for::<Long>();
+        json_schema!({
+            "description": "Hosts: a name, `*.` and a name for all below it, an address, each with or without a scheme and a port.",
+            "anyOf": [{ "type": "string", "minLength": 1 }, long],
+        })
+    }
+}
+
+/// The address of a proxy: `http://host:port`. Empty: none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenProxy(String);
+
+impl WrittenProxy {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenProxy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        if written.is_empty() {
+            return Ok(Self(written));
+        }
+        // A password mustn't be found in a message, nor stay in a file that is shown.
+        if written.contains('@') {
+            return Err(serde::de::Error::custom(
+                "a proxy's name and password don't stand in this file; leave the key out, and set HTTPS_PROXY in the environment to the whole address",
+            ));
+        }
+        let host = written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let good = host.and_then(|host| short(host).ok()).filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
+        if good.is_none() {
+            return Err(serde::de::Error::custom(
+                "takes the address of an HTTP proxy, as in \"http://proxy.example.com:3128\", or \"\" for none",
+            ));
+        }
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenProxy {
+    fn schema_name() -> Cow<'static, str> {
+        "Proxy".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
