@@ -64,6 +64,7 @@ const RULES: &[Rule] = rules![
     places::contract_and_policy_do_no_io,
     places::one_place_creates_stores,
     places::one_place_starts_processes,
+    places::one_place_reaches_for_the_network,
     places::granted_paths_are_opened_in_the_path_layer,
     places::other_paths_are_opened_where_it_is_known_whose_they_are,
     places::unsafe_stands_only_where_compiled_code_is_mapped,

@@ -16,10 +16,11 @@ const RANKS: [(&str, usize); 8] = [
 ];
 
 /// What the crates without I/O may depend on: crates that were looked at and do none either.
-const PURE: [&str; 13] = [
+const PURE: [&str; 15] = [
     "berth-contract",
     "base64",
     "globset",
+    "ipnet",
     "regex",
     "schemars",
     "serde",
@@ -30,18 +31,22 @@ const PURE: [&str; 13] = [
     "tokio-util",
     "tree-sitter",
     "tree-sitter-bash",
+    "url",
 ];
 
 const WITHOUT_IO: [&str; 2] = ["host/contract/", "host/policy/"];
 
 /// Paths that lead to the outside.
-const IO_PATHS: [&str; 12] = [
+const IO_PATHS: [&str; 15] = [
     "std::env",
     "std::fs",
     "std::io::stderr",
     "std::io::stdin",
     "std::io::stdout",
-    "std::net",
+    "std::net::TcpListener",
+    "std::net::TcpStream",
+    "std::net::ToSocketAddrs",
+    "std::net::UdpSocket",
     "std::os::fd",
     "std::os::unix::fs",
     "std::os::unix::net",
@@ -126,14 +131,22 @@ const STARTS_PROCESSES: [&str; 4] = [
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other becomes a program
 ];
 
+/// The files that reach for the network.
+const CONNECTS: [&str; 3] = [
+    "host/mcp/src/http/keys.rs",         // asks for the keys that the operator names
+    "host/system/src/confine/raw.rs",    // a socket that goes nowhere: the loopback interface is switched on through it
+    "host/system/src/egress/connect.rs", // the way out: looks at every address before it connects
+];
+
 /// Crates of the engine.
 const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 
 /// The files that may contain `unsafe`.
-const UNSAFE_FILES: [&str; 4] = [
+const UNSAFE_FILES: [&str; 5] = [
     "host/system/src/confine/raw.rs", // splits a process with one thread, and asks the kernel for what no crate does
     "host/runtime/src/compiled.rs",   // maps compiled code
     "host/cli/src/builtins.rs",       // promises that the built-in code is the compiler's
+    "plugins/hostile-http/src/lib.rs", // looks through all of its memory
     "plugins/hostile/src/words.rs",   // attacks the host with text that isn't UTF-8
 ];
 
@@ -205,6 +218,11 @@ pub(crate) fn one_place_creates_stores(tree: &Tree) -> Vec<Violation> {
 pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
     let advice = "go through host/system/src/process, which confines what it starts";
     only_in(tree, &["Command::new("], &STARTS_PROCESSES, advice)
+}
+
+pub(crate) fn one_place_reaches_for_the_network(tree: &Tree) -> Vec<Violation> {
+    let advice = "go through host/system/src/egress, which looks at every address";
+    only_in(tree, &["TcpStream::connect", "UdpSocket::bind(", "lookup_host(", "to_socket_addrs(", "reqwest::"], &CONNECTS, advice)
 }
 
 pub(crate) fn granted_paths_are_opened_in_the_path_layer(tree: &Tree) -> Vec<Violation> {

@@ -71,6 +71,16 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "one_place_reaches_for_the_network",
+        bad: &[
+            ("host/system/src/egress/connect.rs", "TcpStream::connect(address);\n"),
+            ("host/core/src/host.rs", "fn f() {}\nTcpStream::connect_timeout(address);\nstd::net::UdpSocket::bind(x);\n"),
+            ("host/cli/src/call.rs", "tokio::net::lookup_host(name);\nreqwest::get(url);\n"),
+        ],
+        lines: &["host/core/src/host.rs:2", "host/core/src/host.rs:3", "host/cli/src/call.rs:1", "host/cli/src/call.rs:2"],
+        good: &[("host/mcp/src/http/keys.rs", "reqwest::Client::builder();\n"), ("tests/e2e/a.rs", "TcpStream::connect(address);\n")],
+    },
+    Sample {
         rule: "one_place_starts_processes",
         bad: &[
             ("host/system/src/process/helper.rs", "Command::new(program);\n"),

@@ -1,0 +1,146 @@
+//! The way out against real servers on loopback, each reached by the grant for its port alone.
+
+mod bodies;
+mod connections;
+mod hostile;
+mod redirects;
+mod secrets;
+mod server;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_contract::{Report, Requested};
+use berth_policy::egress::{Grant, PrivateHosts, Reach};
+use berth_policy::{Origin, Placed};
+use berth_system::egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+
+fn placed<T>(value: T) -> Placed<T> {
+    Placed { value, place: Origin::default() }
+}
+
+/// Everything that a test may change.
+fn settings(private: &[&str]) -> Settings {
+    Settings {
+        reach: Reach {
+            table: "plugins.tester".to_owned(),
+            grants: Vec::new(),
+            denied: Vec::new(),
+            private: private.iter().map(|written| placed(PrivateHosts::new(written).expect("it is one"))).collect(),
+            https_only: placed(true),
+            place: Origin::default(),
+        },
+        limits: Limits {
+            time: Duration::from_secs(20),
+            idle: Duration::from_secs(10),
+            body: 1 << 20,
+            request_body: 1 << 20,
+            headers: 64 * 1024,
+            concurrent: 8,
+            requests: 100,
+        },
+        secrets: Vec::new(),
+        credentials_to: Vec::new(),
+        network: Network::default(),
+    }
+}
+
+fn grant(settings: &mut Settings, hosts: &str) {
+    settings.reach.grants.push(placed(Grant::new(hosts).expect("it is one")));
+}
+
+/// An answer, whole.
+#[derive(Debug)]
+struct Got {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    end: Option<Error>,
+}
+
+impl Got {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// The requests of one call.
+struct Caller {
+    requests: Requests,
+    report: Arc<Report>,
+}
+
+impl Caller {
+    fn new(settings: Settings) -> Self {
+        Self::of(Arc::new(Egress::new(settings)), false)
+    }
+
+    fn of(egress: Arc<Egress>, read_only: bool) -> Self {
+        let report = Arc::new(Report::default());
+        let scope = Scope { report: Arc::clone(&report), read_only, origins: Vec::new() };
+        Self { requests: Requests::new(egress, scope), report }
+    }
+
+    async fn get(&self, url: &str) -> Result<Got, Error> {
+        self.send(Request::get(url).body(Full::default()).expect("it is a request")).await
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Got, Error> {
+        let response = self.requests.send(request, Timeouts::default()).await?;
+        let (parts, mut stream) = response.into_parts();
+        let (mut body, mut end) = (Vec::new(), None);
+        while let Some(frame) = stream.frame().await {
+            match frame {
+                Ok(frame) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Err(error) => end = Some(error),
+            }
+        }
+        Ok(Got { status: parts.status, headers: parts.headers, body, end })
+    }
+
+    fn told(&self) -> Vec<Requested> {
+        self.report.told().requests.clone()
+    }
+}
+
+/// Runs on a reactor of its own.
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a reactor starts").block_on(test);
+}
+
+/// Names as the test has them: each look-up takes the next answer, and the last one stays.
+#[derive(Debug, Default)]
+struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
+
+impl Names {
+    fn of(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
+        let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().expect("it is an address")).collect();
+        let names = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
+        Arc::new(Self(Mutex::new(names.collect())))
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        let mut names = self.0.lock().expect("nobody panicked");
+        let answer = names.get_mut(name).map(|answers| if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() });
+        Box::pin(async move { answer.ok_or_else(|| io::Error::other("no such name")) })
+    }
+}
+
+/// Takes its time with every name: all of it.
+#[derive(Debug)]
+struct NoAnswer;
+
+impl Resolve for NoAnswer {
+    fn resolve<'r>(&'r self, _: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        Box::pin(std::future::pending())
+    }
+}

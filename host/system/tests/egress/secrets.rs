@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_policy::egress::{HostPattern, Placement, SecretRule};
+use berth_system::egress::{Egress, Error, Secret, SecretSource, Settings};
+use http::Request;
+use http_body_util::Full;
+
+use crate::server::{Asked, Server, Wire, answer};
+use crate::{Caller, run, settings};
+
+const SECRET: &str = "value+of/the&secret=42";
+
+fn secret(host: &str, placement: Placement) -> Secret {
+    let rule = SecretRule {
+        name: "token".to_owned(),
+        hosts: vec![HostPattern::new(host).expect("it is one")],
+        methods: vec!["GET".to_owned()],
+        paths: vec!["/api".to_owned()],
+        placement,
+    };
+    Secret { rule, source: SecretSource::Value(SECRET.into()) }
+}
+
+fn bearer() -> Placement {
+    Placement::Header { name: "authorization".to_owned(), prefix: "Bearer ".to_owned() }
+}
+
+fn with(servers: &[&Server], secrets: Vec<Secret>) -> Settings {
+    let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
+    Settings { secrets, ..settings(&opened.iter().map(String::as_str).collect::<Vec<_>>()) }
+}
+
+fn ok(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    answer(wire, "200 OK", &[], b"ok")
+}
+
+#[test]
+fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
+    run(async {
+        let (server, other) = (Server::plain(ok), Server::plain(ok));
+        // The same address, so that the path and the method are what makes the difference; the other one is another name for it.
+        let mut settings = with(&[&server, &other], vec![secret("127.0.0.1", bearer())]);
+        settings
+            .reach
+            .private
+            .push(crate::placed(berth_policy::egress::PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one")));
+        let caller = Caller::new(settings);
+        let base = format!("http://{}", server.address);
+        caller.get(&format!("{base}/api/x?y=z")).await.expect("it answers");
+        assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
+        assert_eq!(caller.told()[0].secrets, ["token"]);
+        for path in ["/", "/apix", "/other/api", "/api/../other", "/api/%2e%2e/other", "/api%2f..%2fother"] {
+            caller.get(&format!("{base}{path}")).await.expect("it answers");
+        }
+        caller.send(Request::post(format!("{base}/api")).body(Full::default()).expect("it is one")).await.expect("it answers");
+        caller.get(&format!("http://localhost:{}/api", server.port())).await.expect("it answers");
+        for asked in &server.asked()[1..] {
+            assert_eq!(asked.header("authorization"), None, "{asked:?}");
+            assert!(!format!("{asked:?}").contains(SECRET));
+        }
+        assert!(caller.told()[1..].iter().all(|told| told.secrets.is_empty()));
+    });
+}
+
+#[test]
+fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
+    run(async {
+        let server = Server::plain(ok);
+        let caller = Caller::new(with(&[&server], vec![secret("127.0.0.1", bearer())]));
+        let request = Request::get(format!("http://{}/api", server.address)).header("authorization", "Basic mine");
+        caller.send(request.body(Full::default()).expect("it is one")).await.expect("it answers");
+        assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
+
+        let query = Placement::Query { name: "api_key".to_owned() };
+        let caller = Caller::new(with(&[&server], vec![secret("127.0.0.1", query)]));
+        caller.get(&format!("http://{}/api?a=b&api_key=mine", server.address)).await.expect("it answers");
+        assert_eq!(server.asked()[1].path(), "/api?a=b&api_key=value%2Bof%2Fthe%26secret%3D42");
+        let told = format!("{:?}", caller.told());
+        assert!(!told.contains("value%2Bof") && !told.contains(SECRET), "{told}");
+    });
+}
+
+/// Says back what it was sent, in every form, in pieces of every size.
+fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    let value = asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let url: String = value
+        .bytes()
+        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    let forms = [value.clone(), STANDARD.encode(format!("user:{value}")), STANDARD.encode(&value), hex, url];
+    let body = format!("[{}] and more", forms.join("|"));
+    let piece = asked.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
+    write!(wire, "HTTP/1.1 200 OK\r\nx-echo: {}\r\nx-other: {}\r\ntransfer-encoding: chunked\r\n\r\n", forms[0], forms[1])?;
+    for piece in body.as_bytes().chunks(piece) {
+        write!(wire, "{:x}\r\n", piece.len())?;
+        wire.write_all(piece)?;
+        wire.write_all(b"\r\n")?;
+        wire.flush()?;
+    }
+    wire.write_all(b"0\r\n\r\n")
+}
+
+#[test]
+fn what_a_server_echoes_is_taken_out_across_pieces() {
+    run(async {
+        let server = Server::plain(echo);
+        let egress = Arc::new(Egress::new(with(&[&server], vec![secret("127.0.0.1", bearer())])));
+        for piece in [1, 2, 3, 7, 16, 1000] {
+            let got =
+                Caller::of(Arc::clone(&egress), false).get(&format!("http://{}/api/{piece}", server.address)).await.expect("it answers");
+            let text = format!("{} {:?}", got.text(), got.headers);
+            let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+            for form in
+                [SECRET.to_owned(), STANDARD.encode(SECRET), hex, "value%2Bof".to_owned(), STANDARD.encode(format!("user:{SECRET}"))]
+            {
+                assert!(!text.contains(&form), "{piece}: {text}");
+            }
+            assert!(got.text().ends_with("] and more") && got.text().matches("[REDACTED:token]").count() >= 5, "{piece}: {text}");
+            assert_eq!(got.headers["x-echo"], "[REDACTED:token]");
+        }
+        // What was read once is found in all answers, also of requests that it doesn't go into.
+        let got = Caller::of(egress, false).get(&format!("http://{}/other", server.address)).await.expect("it answers");
+        assert!(got.text().contains("and more"));
+    });
+}
+
+#[test]
+fn a_request_that_carries_a_secret_away_is_not_sent() {
+    run(async {
+        let server = Server::plain(ok);
+        let settings = with(&[&server], vec![secret("127.0.0.1", bearer())]);
+        let egress = Arc::new(Egress::new(settings.clone()));
+        let caller = Caller::of(Arc::clone(&egress), false);
+        let base = format!("http://{}", server.address);
+        caller.get(&format!("{base}/api")).await.expect("it answers");
+        let github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        let of = |builder: http::request::Builder, body: String| builder.body(Full::from(body)).expect("it is one");
+        let requests = [
+            of(Request::post(&base), format!("x {SECRET} y")),
+            of(Request::post(&base), STANDARD.encode(format!("ab{SECRET}"))),
+            of(Request::get(&base).header("x", SECRET), String::new()),
+            of(Request::get(format!("{base}/{}", STANDARD.encode(SECRET).replace('/', "_").replace('+', "-"))), String::new()),
+            of(Request::post(&base), format!("token {github}")),
+            of(Request::get(format!("{base}/?q={github}")), String::new()),
+            of(Request::get(format!("{base}/?q=g%68p_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
+            of(Request::get(&base).header("authorization", format!("token {github}")), String::new()),
+        ];
+        for request in requests {
+            let shown = format!("{request:?}");
+            let got = caller.send(request).await;
+            assert!(matches!(got, Err(Error::Refused(_))), "{shown}: {got:?}");
+        }
+        assert_eq!(server.asked().len(), 1);
+        let told = format!("{:?}", caller.told());
+        assert!(!told.contains(SECRET) && !told.contains(github), "{told}");
+        // To where the operator says, what looks like one may go.
+        let mut settings = settings;
+        settings.credentials_to = vec![HostPattern::new("127.0.0.1").expect("it is one")];
+        let caller = Caller::new(settings);
+        caller.send(of(Request::post(&base), format!("token {github}"))).await.expect("it is let through");
+        assert_eq!(server.asked().len(), 2);
+    });
+}
