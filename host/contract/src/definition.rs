@@ -1,5 +1,5 @@
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// One tool as it is offered: what a catalogue shows, and what the host needs to check a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,25 @@ impl Definition {
         let argument = self.meta.as_ref()?.get("berth:bare-argument")?.as_str()?;
         self.input_schema.get("properties")?.get(argument)?;
         Some(argument)
+    }
+
+    /// Whether a call with these arguments only reads, though others of the tool's may act: `berth:reads-when` in the meta, an object of
+    /// pointers into the arguments, each with the values that reading has there. A value that is left out is the schema's default.
+    pub fn reads_with(&self, arguments: &Value) -> bool {
+        let value = |pointer: &str| {
+            let default = || self.input_schema.get("properties")?.get(pointer.strip_prefix('/')?)?.get("default");
+            arguments.pointer(pointer).or_else(default)
+        };
+        self.reads_when().is_some_and(|when| {
+            when.iter()
+                .all(|(pointer, values)| value(pointer).is_some_and(|value| values.as_array().is_some_and(|all| all.contains(value))))
+        })
+    }
+
+    /// What has to stand where in the arguments of calls that only read, where the tool says so.
+    pub fn reads_when(&self) -> Option<&Map<String, Value>> {
+        let when = self.meta.as_ref()?.get("berth:reads-when")?.as_object()?;
+        (!when.is_empty()).then_some(when)
     }
 
     /// Whether an argument takes content that travels beside the JSON, as `{"$attachment": 0}`.

@@ -7,6 +7,7 @@ use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Annotations, Category, Definition, Failure, HostError, Provider};
 use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
+use serde_json::Value;
 
 use crate::plugins::Tally;
 use crate::validate;
@@ -78,6 +79,12 @@ impl Tool {
     /// Whether it is part of the program, and no stranger's plugin.
     pub(crate) fn is_built_in(&self) -> bool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
+    }
+
+    /// How a call with these arguments behaves. Only of a plugin it is believed that a call reads where others act, since it is enforced there.
+    pub(crate) fn annotations_with(&self, arguments: &Value) -> Annotations {
+        let reads = self.annotations.read_only || self.plugin.is_some() && self.definition.reads_with(arguments);
+        Annotations { read_only: reads, ..self.annotations }
     }
 
     /// What checks the arguments of a call.

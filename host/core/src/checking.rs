@@ -73,7 +73,7 @@ impl Host {
         let (mut facts, _) = self.begin(request);
         let mut gates = Vec::new();
         let (outcome, approved_by) = match self.look_at(&mut facts, &mut gates) {
-            Ok(decision) if decision.verdict == Verdict::Ask => match self.agreed_already(&facts) {
+            Ok(decision) if decision.verdict == Verdict::Ask => match self.agreed_already(&facts, &decision) {
                 Ok(by) => (Ok(decision), by),
                 Err(failure) => (Err(failure), None),
             },

@@ -62,7 +62,7 @@ impl Facts {
             aliases: &tool.definition.aliases,
             provider: tool.provider.name(),
             built_in: tool.is_built_in(),
-            annotations: tool.annotations,
+            annotations: tool.annotations_with(&self.arguments),
             subjects_believed: tool.believed,
             subjects: &self.subjects,
             arguments: &self.arguments,
@@ -74,6 +74,6 @@ impl Facts {
 
     /// Whether the call can change something, or reach somebody.
     pub(crate) fn acts(&self) -> bool {
-        self.tool.as_ref().is_some_and(|tool| !tool.annotations.read_only)
+        self.tool.as_ref().is_some_and(|tool| !tool.annotations_with(&self.arguments).read_only)
     }
 }

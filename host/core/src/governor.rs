@@ -42,7 +42,8 @@ impl Rules {
             name,
             aliases,
             provider: tool.provider.name(),
-            acts: !annotations.read_only,
+            // Where some of its calls only read, those are not denied.
+            acts: !annotations.read_only && tool.definition.reads_when().is_none(),
             harmless: annotations.read_only && !annotations.open_world,
         })
     }

@@ -47,7 +47,7 @@ impl Retry {
 /// Whether running the call twice does no more than running it once: it only reads, which is enforced, or is believed to come to the same.
 fn is_safe(facts: &Facts) -> bool {
     facts.tool.as_ref().is_some_and(|tool| {
-        let believed = tool.annotations;
+        let believed = tool.annotations_with(&facts.arguments);
         believed.read_only || believed.idempotent
     })
 }

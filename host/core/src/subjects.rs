@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Category, Failure, Subject, SubjectKind};
 use berth_policy::ActedOn;
+use berth_policy::egress::Target;
 use berth_runtime::Plugin;
 use berth_system::files::{FileError, FileView, LastLink, real_or_given};
 use serde_json::Value;
@@ -31,13 +32,14 @@ pub(crate) fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterato
         .filter_map(Value::as_str)
 }
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments. Adds everything that the call acts on to
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds everything that the call acts on to
 /// `acted_on`: paths as they really are. A path that is left out is the working directory.
 ///
 /// # Errors
 ///
 /// The first refusal. What was refused is then the last of `acted_on`, as it was named.
 pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
+    let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
         let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
@@ -45,7 +47,7 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, a
         let mut take = |text: &mut String| {
             match plugin {
                 Some(plugin) => {
-                    let located = match located(tool, plugin, home, subject, text) {
+                    let located = match located(plugin, home, subject, text, read_only) {
                         Ok(located) => located,
                         Err(failure) => {
                             let directory = plugin.policy().directory().unwrap_or(Path::new(""));
@@ -56,6 +58,7 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, a
                     *text = located.given;
                     add(located.real);
                 }
+                None if subject.kind == SubjectKind::Url => add(url(tool, text)?),
                 None => add(text.clone()),
             }
             Ok::<(), Failure>(())
@@ -84,6 +87,25 @@ pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, a
     Ok(())
 }
 
+/// A URL in the form that rules look at. Berth's own tools get it in that form, so that what is decided on is what is asked for.
+///
+/// # Errors
+///
+/// Where one of Berth's own tools can't request it.
+fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
+    let ours = tool.plugin.is_some() && tool.is_built_in();
+    match Target::with_url(text) {
+        Ok((_, url)) => {
+            if ours {
+                text.clone_from(&url);
+            }
+            Ok(url)
+        }
+        Err(why) if ours => Err(Failure::new(Category::InvalidParameters, why)),
+        Err(_) => Ok(text.clone()),
+    }
+}
+
 /// A path that a tool may have.
 struct Located {
     /// As the tool gets it.
@@ -92,7 +114,7 @@ struct Located {
     real: String,
 }
 
-fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str) -> Result<Located, Failure> {
+fn located(plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str, read_only: bool) -> Result<Located, Failure> {
     if path.len() > MAX_PATH {
         let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
         return Err(Failure::new(Category::InvalidParameters, message));
@@ -102,8 +124,7 @@ fn located(tool: &Tool, plugin: &Plugin, home: Option<&Path>, subject: &Subject,
         return Err(no_directory(plugin, path));
     };
     let absolute = absolute(path, directory, home);
-    let read_only = policy.read_only || tool.definition.annotations.read_only;
-    let view = FileView::new(std::sync::Arc::clone(grants), read_only);
+    let view = FileView::new(std::sync::Arc::clone(grants), policy.read_only || read_only);
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {

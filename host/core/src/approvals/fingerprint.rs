@@ -43,6 +43,21 @@ impl Fingerprint {
         }
         Self(hash.finalize().into())
     }
+
+    /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or act: what a yes for the session holds for,
+    /// where the hosts are all that was asked about.
+    pub(super) fn of_hosts(facts: &Facts) -> Option<Self> {
+        let action = facts.action()?;
+        let origins = berth_policy::origins(&action);
+        let digest = facts.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
+        let acts = if action.acts() { "acts" } else { "reads" };
+        let mut hash = Sha256::new();
+        for part in ["hosts", acts, action.tool, action.provider, digest].into_iter().chain(origins.iter().map(String::as_str)) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        (!origins.is_empty()).then(|| Self(hash.finalize().into()))
+    }
 }
 
 /// What is attached, for a person.

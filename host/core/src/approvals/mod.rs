@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
-use berth_policy::{ActedOn, Action, Decision, Verdict};
+use berth_policy::{ActedOn, Action, Decision, Gate, Verdict};
 
 pub use always::Proposal;
 pub use fingerprint::Fingerprint;
@@ -129,7 +129,8 @@ impl Host {
         let before = seen.as_ref().map(|seen| seen.before);
         let settled = seen.as_ref().and_then(|seen| seen.settled);
         let fingerprint = Fingerprint::of(facts, before.as_ref());
-        if let Some(by) = approved_before(facts, &fingerprint).map_err(|error| failed(&error))? {
+        let of_hosts = of_hosts(facts, decision);
+        if let Some(by) = approved_before(facts, [Some(fingerprint), of_hosts]).map_err(|error| failed(&error))? {
             return Ok(Approval { by, scope: Scope::Session });
         }
         let Some(approver) = approver else {
@@ -163,7 +164,7 @@ impl Host {
                 // Made again where it was made already, such a call changes nothing: that is agreed to as well.
                 let again = settled.map(|file| Fingerprint::of(facts, Some(&file)));
                 let kept = facts.session.change(|state| {
-                    for fingerprint in [Some(fingerprint), again].into_iter().flatten() {
+                    for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
                         state.approve(fingerprint, &by, SystemTime::now(), lasting);
                     }
                 });
@@ -179,9 +180,10 @@ impl Host {
     /// # Errors
     ///
     /// What the call comes to before anybody is asked.
-    pub(crate) fn agreed_already(&self, facts: &Facts) -> Result<Option<String>, Failure> {
+    pub(crate) fn agreed_already(&self, facts: &Facts, decision: &Decision) -> Result<Option<String>, Failure> {
         let before = self.told(facts, preview::at_once(facts))?.map(|seen| seen.before);
-        approved_before(facts, &Fingerprint::of(facts, before.as_ref())).map_err(|error| failed(&error))
+        let fingerprints = [Some(Fingerprint::of(facts, before.as_ref())), of_hosts(facts, decision)];
+        approved_before(facts, fingerprints).map_err(|error| failed(&error))
     }
 
     /// What the call would change, where that can be shown.
@@ -266,8 +268,16 @@ async fn question(
 /// # Errors
 ///
 /// [`HostError::Io`]: what the session remembers can't be read.
-fn approved_before(facts: &Facts, fingerprint: &Fingerprint) -> Result<Option<String>, HostError> {
-    facts.session.look(|state| state.approved_by(fingerprint, facts.began).map(str::to_owned))
+fn approved_before(facts: &Facts, fingerprints: [Option<Fingerprint>; 2]) -> Result<Option<String>, HostError> {
+    facts.session.look(|state| {
+        let mut by = fingerprints.iter().flatten().filter_map(|fingerprint| state.approved_by(fingerprint, facts.began));
+        by.next().map(str::to_owned)
+    })
+}
+
+/// What a yes for the session is bound to, where a call is asked about only since it goes to hosts that nothing is said of.
+fn of_hosts(facts: &Facts, decision: &Decision) -> Option<Fingerprint> {
+    (decision.gate == Gate::Hosts).then(|| Fingerprint::of_hosts(facts)).flatten()
 }
 
 /// What a call comes to that nobody agreed to, because nobody was asked.

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use berth_contract::text::{neutral, neutral_line};
 use berth_contract::{Access, SubjectKind};
-use berth_policy::ActedOn;
 use berth_policy::commands::{Risk, Told, look};
+use berth_policy::egress::Target;
+use berth_policy::{ActedOn, Gate};
 use serde_json::Value;
 
 use super::{Always, Attached, Question};
@@ -57,6 +58,9 @@ impl Question {
         for (index, part) in self.attachments.iter().enumerate() {
             words.attachment(index, part);
         }
+        for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
+            words.target(&url.text);
+        }
         if let Some(preview) = &self.preview {
             match preview.diff.is_empty() {
                 true => words.field("change", "none: the file holds exactly this already"),
@@ -69,6 +73,9 @@ impl Question {
             }
         }
         words.field("why", &format!("{}, {}", neutral_line(&self.decision.rule), neutral_line(&self.decision.place)));
+        if self.decision.gate == Gate::Hosts {
+            words.field("for the session", &format!("a yes holds for whatever else {} asks of there", neutral_line(&self.tool)));
+        }
         words.text
     }
 
@@ -158,6 +165,14 @@ impl Words<'_> {
         }
     }
 
+    /// Where a URL leads, its host in the letters that the DNS knows, and what is odd about it.
+    fn target(&mut self, url: &str) {
+        let Ok(target) = Target::of(url) else { return };
+        let odd = target.oddities();
+        let odd = if odd.is_empty() { String::new() } else { format!(" ({})", (self.mark)(Mark::Warning, &odd.join("; "))) };
+        self.field("goes to", &format!("{target}{odd}"));
+    }
+
     fn attachment(&mut self, index: usize, part: &Attached) {
         let media_type = part.media_type.as_deref().unwrap_or("no type");
         let name = format!("attachment {index}");
@@ -217,6 +232,27 @@ mod tests {
              │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and what can't be told: a program's name in it is only known when it runs\n  \
              why: a rule, a place\n"
         );
+    }
+
+    #[test]
+    fn where_a_url_leads_is_told_with_what_is_odd_about_it() {
+        let asked = |url: &str, gate: &str| {
+            let mut question = question();
+            question.subjects = vec![ActedOn { kind: SubjectKind::Url, access: Access::Read, text: url.to_owned() }];
+            question.arguments = json!({ "url": url });
+            question.decision.gate = serde_json::from_value(json!(gate)).expect("a gate");
+            question.words()
+        };
+        let words = asked("https://xn--pple-43d.com:8443/x", "hosts");
+        assert!(
+            words.contains(
+                "  goes to: https://xn--pple-43d.com:8443 (letters of other scripts, which can look like others; an unusual port)\n"
+            ),
+            "{words}"
+        );
+        assert!(words.ends_with("  for the session: a yes holds for whatever else write asks of there\n"), "{words}");
+        let words = asked("https://example.com/x", "autonomy");
+        assert!(words.contains("  goes to: https://example.com\n") && words.ends_with("  why: a rule, a place\n"), "{words}");
     }
 
     #[test]

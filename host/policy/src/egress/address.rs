@@ -129,7 +129,8 @@ fn held(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     let six_to_four = (first == 0x2002).then(|| Ipv4Addr::from_bits((address.to_bits() >> 80) as u32));
     // An interface of ISATAP: `::5efe:a.b.c.d` or `::200:5efe:a.b.c.d` under any prefix.
     let isatap = matches!(client, 0x5efe | 0x0200_5efe).then(|| last(address));
-    let compatible = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)].into_iter().any(|network| within(address, network));
+    let translated = [([0; 8], 96), ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96)].into_iter().any(|network| within(address, network));
+    let compatible = translated && !address.is_loopback();
     // A network's own NAT64 may have a prefix of any of the lengths of RFC 6052, which leave out bits 64 to 71.
     let local = within(address, LOCAL_NAT64);
     let bits = address.to_bits();

@@ -108,7 +108,8 @@ impl Form {
         if written.contains('@') {
             return Err("a name or password has no place before a host".to_owned());
         }
-        if let Ok(address) = written.trim_start_matches('[').trim_end_matches(']').parse::<std::net::Ipv6Addr>() {
+        let bare = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
+        if let Ok(address) = bare.parse::<std::net::Ipv6Addr>() {
             return Ok(Self::Host(Host::Address(IpAddr::from(address).to_canonical())));
         }
         if let Some((host, port)) = written.rsplit_once(':') {

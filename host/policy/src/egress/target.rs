@@ -191,6 +191,24 @@ impl Target {
         self.to_string()
     }
 
+    /// What a person should know of it before they say yes, in a few words each.
+    pub fn oddities(&self) -> Vec<&'static str> {
+        let (name, address) = match &self.host {
+            Host::Name(name) => (Some(name), None),
+            Host::Address(address) => (None, Some(address)),
+        };
+        let odd = [
+            (
+                name.is_some_and(|name| name.split('.').any(|label| label.starts_with("xn--"))),
+                "letters of other scripts, which can look like others",
+            ),
+            (address.is_some(), "an address in place of a name"),
+            (self.port != self.scheme.port(), "an unusual port"),
+            (self.scheme == Scheme::Http, "in the open, without TLS"),
+        ];
+        odd.into_iter().filter_map(|(is, words)| is.then_some(words)).collect()
+    }
+
     /// Host and port, as the header `host` has them: without the port where it is the scheme's own.
     pub fn authority(&self) -> String {
         match self.port == self.scheme.port() {
