@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_contract::HostError;
 use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme};
-use berth_policy::{Origin, Placed};
+use berth_policy::{Origin, Placed, Verdict};
 use berth_system::egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
 
 use super::{Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WrittenHost, WrittenPrivateHosts};
@@ -39,26 +39,44 @@ impl Loaded {
     ///
     /// [`HostError::Config`] with the place of what can't be used.
     pub fn egress_of_web(&self, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
-        let web = &self.config.tools.web;
-        let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } = web;
-        let said = Said {
+        let (web, limits) = (&self.config.tools.web, self.config.tools.limits);
+        let all = limits.response_mib.get() << 20;
+        let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
+        let settings = self.egress(&self.said_of_web(), bounds, folders, working_directory)?;
+        Ok(Settings { reach: self.reach_of_web()?, ..settings })
+    }
+
+    /// What the gate asks before a call of the web tools runs.
+    pub(crate) fn web(&self) -> Result<berth_policy::Web, HostError> {
+        let others = match self.config.tools.web.other_domains {
+            OtherDomains::Deny => Verdict::Deny,
+            OtherDomains::Ask => Verdict::Ask,
+            OtherDomains::Allow => Verdict::Allow,
+        };
+        let others = Placed { value: others, place: self.origin("tools.web.other_domains") };
+        Ok(berth_policy::Web { reach: Arc::new(self.reach_of_web()?), others })
+    }
+
+    fn reach_of_web(&self) -> Result<Reach, HostError> {
+        let mut reach = self.reach(&self.said_of_web())?;
+        if self.config.tools.web.other_domains == OtherDomains::Allow {
+            let place = self.origin("tools.web.other_domains");
+            let hosts = HostPattern::new("*").map_err(HostError::Config)?;
+            reach.grants.push(Placed { value: Grant { hosts, scheme: None, port: None, methods: Vec::new() }, place });
+        }
+        Ok(reach)
+    }
+
+    fn said_of_web(&self) -> Said<'_> {
+        let Web { allowed_domains, allowed_private_hosts, https_only, credentials_to, .. } = &self.config.tools.web;
+        Said {
             table: "tools.web".to_owned(),
             key: "allowed_domains",
             grants: allowed_domains,
             private: allowed_private_hosts,
             https_only: *https_only,
             credentials_to,
-        };
-        let limits = self.config.tools.limits;
-        let all = limits.response_mib.get() << 20;
-        let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
-        let mut settings = self.egress(&said, bounds, folders, working_directory)?;
-        if web.other_domains == OtherDomains::Allow {
-            let place = self.origin("tools.web.other_domains");
-            let hosts = HostPattern::new("*").map_err(HostError::Config)?;
-            settings.reach.grants.push(Placed { value: Grant { hosts, scheme: None, port: None, methods: Vec::new() }, place });
         }
-        Ok(settings)
     }
 
     /// Where the requests of the plugin `name` may go. None where no host is granted to it.
@@ -97,7 +115,7 @@ impl Loaded {
         }
     }
 
-    fn egress(&self, said: &Said<'_>, limits: Limits, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+    fn reach(&self, said: &Said<'_>) -> Result<Reach, HostError> {
         let key = |key: &str| format!("{}.{key}", said.table);
         let grants = self.each(&key(said.key), said.grants, |grant| {
             Ok(Grant {
@@ -110,7 +128,7 @@ impl Loaded {
                 methods: grant.methods.iter().map(|method| method.as_str().to_owned()).collect(),
             })
         })?;
-        let reach = Reach {
+        Ok(Reach {
             table: said.table.clone(),
             grants,
             // Nobody's grant is worth more than the operator's no.
@@ -118,12 +136,16 @@ impl Loaded {
             private: self.each(&key("allowed_private_hosts"), said.private, |hosts| PrivateHosts::new(hosts.as_str()))?,
             https_only: Placed { value: said.https_only, place: self.origin(&key("https_only")) },
             place: self.origin(&key(said.key)),
-        };
+        })
+    }
+
+    fn egress(&self, said: &Said<'_>, limits: Limits, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+        let key = |key: &str| format!("{}.{key}", said.table);
         let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| HostPattern::new(host.as_str()))?;
         let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
         let secrets = of_table.map(|(table, name, secret)| self.kept(&table, name, secret, folders, working_directory));
         Ok(Settings {
-            reach,
+            reach: self.reach(said)?,
             limits,
             secrets: secrets.collect::<Result<_, _>>()?,
             credentials_to: credentials_to.into_iter().map(|placed| placed.value).collect(),

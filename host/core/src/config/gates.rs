@@ -64,7 +64,7 @@ impl Loaded {
             block_high_risk: self.placed("tools.shell.block_high_risk_commands", tools.shell.block_high_risk_commands),
             ask_for_medium_risk: self.placed("tools.shell.require_approval_for_medium_risk", tools.shell.require_approval_for_medium_risk),
             network: self.placed("tools.shell.network", tools.shell.network.into()),
-            web: None,
+            web: Some(self.web()?),
             trusted: self.trusted(),
         })
     }

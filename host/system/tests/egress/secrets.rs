@@ -3,7 +3,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_policy::egress::{HostPattern, Placement, SecretRule};
-use berth_system::egress::{Egress, Error, Secret, SecretSource, Settings};
+use berth_system::egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
 use http::Request;
 use http_body_util::Full;
 
@@ -20,7 +20,7 @@ fn secret(host: &str, placement: Placement) -> Secret {
         paths: vec!["/api".to_owned()],
         placement,
     };
-    Secret { rule, source: SecretSource::Value(SECRET.into()) }
+    Secret { rule, source: SecretSource::Variable { name: "TOKEN".to_owned(), value: Some(Arc::new(SecretValue::new(SECRET.to_owned()))) } }
 }
 
 fn bearer() -> Placement {
