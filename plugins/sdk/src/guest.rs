@@ -233,6 +233,11 @@ pub(crate) mod search {
     }
 }
 
+/// The operator's secrets.
+pub(crate) mod secrets {
+    pub(crate) use super::bindings::berth::host::secrets::exists;
+}
+
 /// The host's processes.
 pub(crate) mod process {
     use std::time::Duration;

@@ -42,14 +42,15 @@
 //! The crate is a `cdylib`, built with `cargo build --release --target wasm32-wasip2`.
 //!
 //! Files are read and written with [`std::fs`]: what the operator granted is there, the rest is not. [`search`] walks and matches at
-//! native speed, [`process`] runs programs that the operator granted, [`log`] writes to the operator's log, [`Call`] knows the time left
-//! and shows progress.
+//! native speed, [`process`] runs programs that the operator granted, [`http`] asks the servers that the operator granted, [`log`] writes to
+//! the operator's log, [`Call`] knows the time left and shows progress.
 
 mod call;
 mod environment;
 mod failure;
 #[cfg(target_arch = "wasm32")]
 mod guest;
+pub mod http;
 pub mod log;
 mod manifest;
 mod output;
@@ -57,6 +58,7 @@ mod plugin;
 pub mod process;
 pub mod schema;
 pub mod search;
+pub mod secrets;
 pub mod testing;
 mod tool;
 

@@ -126,6 +126,7 @@ pub struct Offered {
     pub(crate) aliases: &'static [&'static str],
     pub(crate) argument_aliases: &'static [(&'static str, &'static [&'static str])],
     pub(crate) bare_argument: Option<&'static str>,
+    pub(crate) reads_when: &'static [(&'static str, &'static [&'static str])],
     pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
     pub(crate) input_schema: fn() -> Schema,
@@ -152,6 +153,7 @@ impl Offered {
             aliases: T::ALIASES,
             argument_aliases: T::ARGUMENT_ALIASES,
             bare_argument: T::BARE_ARGUMENT,
+            reads_when: T::READS_WHEN,
             preview: T::PREVIEW,
             fence: T::FENCE,
             input_schema: schema::of::<T::Arguments>,
@@ -177,6 +179,10 @@ impl Offered {
         }
         if let Some(argument) = self.bare_argument {
             meta.insert("berth:bare-argument".to_owned(), json!(argument));
+        }
+        if !self.reads_when.is_empty() {
+            let arguments = self.reads_when.iter().map(|(argument, values)| ((*argument).to_owned(), json!(values)));
+            meta.insert("berth:reads-when".to_owned(), Value::Object(arguments.collect()));
         }
         match self.preview {
             Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),

@@ -33,6 +33,10 @@ pub trait Tool {
     /// The argument that is meant where the arguments are one text instead of an object.
     const BARE_ARGUMENT: Option<&'static str> = None;
 
+    /// When a call of an acting tool only looks: where each of these arguments, by its RFC 6901 pointer, has one of the values. The host
+    /// then holds the call to it, as it does for a tool that is read-only. Only that of built-in plugins counts.
+    const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];
+
     /// What a call changes, for the diff that a person sees before saying yes. Only that of built-in plugins counts.
     const PREVIEW: Option<Preview> = None;
 

@@ -1,0 +1,191 @@
+//! Why there is no answer, or none that helps, in the words and categories that hosts and models decide on.
+
+use std::fmt::{self, Display};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use url::Url;
+
+use super::Response;
+use crate::{Category, Failure};
+
+/// The longest time that a server is left alone because it wants that.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+
+/// Why no answer came. `?` makes a [`Failure`] of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpError {
+    /// Why, coarsely.
+    pub kind: HttpErrorKind,
+    /// Why, in words.
+    pub message: String,
+}
+
+/// Why no answer came, coarsely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpErrorKind {
+    /// The request makes no sense: its URL, its method, a header.
+    Invalid,
+    /// A rule of the operator's, or the host's own, refuses it. The host tells which.
+    Denied,
+    /// The name has no address, or nobody could be asked for it.
+    Dns,
+    /// The server was not reached, or hung up.
+    Connection,
+    /// The server could not prove who it is, or speaks no TLS that is known.
+    Tls,
+    /// It took too long.
+    Timeout,
+    /// The request or its answer is larger than it may be.
+    TooLarge,
+    /// The answer breaks the protocol.
+    Malformed,
+    /// A redirect that is not followed: one too many, or to where nobody should go.
+    Redirect,
+    /// Anything else.
+    Failed,
+}
+
+impl HttpError {
+    pub(super) fn new(kind: HttpErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The same with what was asked, without what may be secret in it.
+    pub(super) fn at(mut self, url: &Url) -> Self {
+        self.message = format!("{}: {}", url.origin().ascii_serialization(), self.message);
+        self
+    }
+}
+
+impl Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+impl From<HttpError> for Failure {
+    fn from(error: HttpError) -> Self {
+        use Category::{InvalidParameters, NetworkError, PermanentFailure, ServerError, Timeout};
+        let (category, code, advice) = match error.kind {
+            HttpErrorKind::Invalid => (InvalidParameters, "invalid-request", ""),
+            HttpErrorKind::Denied => (PermanentFailure, "not-permitted", ""),
+            HttpErrorKind::Dns => (NetworkError, "dns", "Look at the name of the host."),
+            HttpErrorKind::Connection => (NetworkError, "connection", ""),
+            HttpErrorKind::Tls => (PermanentFailure, "tls", "Nothing can be believed that comes from there. Use another source."),
+            HttpErrorKind::Timeout => (Timeout, "timed-out", ""),
+            HttpErrorKind::TooLarge => (PermanentFailure, "too-large", "Ask for less of it."),
+            HttpErrorKind::Malformed => (PermanentFailure, "malformed-answer", ""),
+            HttpErrorKind::Redirect => (PermanentFailure, "redirect", "Ask for the URL that it leads to, if that is the one you want."),
+            HttpErrorKind::Failed => (ServerError, "http", ""),
+        };
+        let failure = Self::new(category, error.message).with_code(code);
+        if advice.is_empty() { failure } else { failure.with_suggestion(advice) }
+    }
+}
+
+/// What a status other than 200 to 299 means for whoever asked.
+pub(super) fn of_status(response: &Response) -> Failure {
+    use Category::{PermanentFailure, RateLimited, ServerError, Timeout};
+    let status = response.status;
+    let (category, words, advice) = match status {
+        300..400 => (PermanentFailure, "a redirect that was not followed", ""),
+        400 | 422 => (PermanentFailure, "the server finds the request wrong", "Look at the URL and what is sent with it."),
+        401 => (PermanentFailure, "it wants to know who asks", "Use another source, or ask the operator for access: no tool can log in."),
+        402 | 403 | 451 => (PermanentFailure, "the server refuses it", "Use another source: asking again is refused again."),
+        404 | 410 => (PermanentFailure, "there is no such page", "Look the address up instead of guessing it."),
+        405 => (PermanentFailure, "not by this method", ""),
+        408 => (Timeout, "the server gave up waiting", ""),
+        429 => (RateLimited, "too many requests", "Ask less often."),
+        500..600 => (ServerError, "the server failed", ""),
+        _ => (PermanentFailure, "the server can't answer it", ""),
+    };
+    let origin = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", url.origin().ascii_serialization()));
+    let mut failure = Failure::new(category, format!("{origin}status {status}, {words}")).with_code(format!("http-{status}"));
+    if matches!(category, RateLimited | ServerError | Timeout) {
+        failure.retry_after = response.retry_after();
+    }
+    if advice.is_empty() { failure } else { failure.with_suggestion(advice) }
+}
+
+/// `Retry-After`: seconds, or the date of RFC 9110 that senders have to use.
+pub(super) fn retry_after(value: &str) -> Option<Duration> {
+    let value = value.trim();
+    let wanted = if value.bytes().all(|byte| byte.is_ascii_digit()) && !value.is_empty() {
+        value.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs)
+    } else {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        Duration::from_secs(date(value)?).saturating_sub(now)
+    };
+    Some(wanted.min(MAX_RETRY_AFTER))
+}
+
+/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut words = text.split_once(", ")?.1.split(' ');
+    let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
+    let day = number(31)?;
+    let month = MONTHS.iter().position(|name| Some(*name) == text.get(8..11))? as u64 + 1;
+    words.next()?;
+    let mut number = |most: u64| words.next()?.parse::<u64>().ok().filter(|number| *number <= most);
+    let year = number(9999).filter(|year| *year >= 1970)?;
+    let mut clock = words.next()?.split(':').map(|part| part.parse::<u64>().ok().filter(|number| *number <= 60));
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    // Days since 1970, by a year that begins in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
+    Some((days.checked_sub(719_469)?) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read() {
+        assert_eq!(date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(date("Thu, 29 Feb 2024 12:00:00 GMT"), Some(1_709_208_000));
+        for none in ["", "tomorrow", "Sun, 06 Xyz 1994 08:49:37 GMT", "Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994", "é, 06 é Nov"]
+        {
+            assert_eq!(date(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_left_alone_as_long_as_it_wants_up_to_an_hour() {
+        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("99999999999999999999999"), Some(MAX_RETRY_AFTER));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(retry_after("Sun, 06 Nov 9994 08:49:37 GMT"), Some(MAX_RETRY_AFTER));
+        assert_eq!(retry_after("soon"), None);
+        assert_eq!(retry_after("-1"), None);
+    }
+
+    #[test]
+    fn a_status_says_whether_asking_again_helps() {
+        for (status, category) in [
+            (304, Category::PermanentFailure),
+            (400, Category::PermanentFailure),
+            (401, Category::PermanentFailure),
+            (403, Category::PermanentFailure),
+            (404, Category::PermanentFailure),
+            (408, Category::Timeout),
+            (410, Category::PermanentFailure),
+            (429, Category::RateLimited),
+            (500, Category::ServerError),
+            (503, Category::ServerError),
+            (999, Category::PermanentFailure),
+        ] {
+            let headers = vec![("retry-after".to_owned(), "3".to_owned())];
+            let url = "https://example.com/a?token=1".to_owned();
+            let response = Response { status, url, headers, body: Vec::new(), cut: false, redirects: Vec::new() };
+            let failure = response.error_for_status().unwrap_err();
+            assert_eq!((failure.category, failure.code), (category, Some(format!("http-{status}").into())));
+            assert_eq!(failure.retry_after.is_some(), category != Category::PermanentFailure, "{status}");
+            assert!(failure.message.starts_with("https://example.com: status ") && !failure.message.contains("token"));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Requests to the network. The plugin asks for them in its manifest, `http = "reason"`, and the operator names the hosts it may reach.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use berth_sdk::Failure;
+//! use berth_sdk::http::Request;
+//!
+//! # fn main() -> Result<(), Failure> {
+//! let answer = Request::get("https://api.example.com/items?page=1")
+//!     .header("accept", "application/json")
+//!     .timeout(Duration::from_secs(10))
+//!     .max_body(256 * 1024)
+//!     .send()?
+//!     .error_for_status()?;
+//! let items: serde_json::Value = serde_json::from_slice(&answer.body)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Redirects are followed here, a request each, so that the host checks every one of them by the operator's rules. Bodies come decoded: the
+//! host asks for compression and takes it off. What the operator has to keep secret, a token for the service, never comes into a plugin: the
+//! host puts it into the requests that it is meant for, and [`secrets`](crate::secrets) only tells whether there is one.
+//!
+//! In unit tests the operating system's sockets stand in for the host, without TLS and without rules: servers of the test's own on loopback.
+
+mod error;
+#[cfg(not(target_arch = "wasm32"))]
+mod native;
+#[cfg(target_arch = "wasm32")]
+mod wasi;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use url::Url;
+
+pub use error::{HttpError, HttpErrorKind};
+#[cfg(not(target_arch = "wasm32"))]
+use native as engine;
+#[cfg(target_arch = "wasm32")]
+use wasi as engine;
+
+use crate::Failure;
+
+/// Redirects that are followed where nobody says. The host refuses more than these.
+pub const MAX_REDIRECTS: u8 = 3;
+
+/// Bytes of a body that are read where nobody says.
+pub const DEFAULT_MAX_BODY: usize = 1 << 20;
+
+/// Headers that never follow a redirect to another origin: they were meant for the first.
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// What to ask for, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    method: String,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    timeout: Option<Duration>,
+    max_body: usize,
+    max_redirects: u8,
+    private: Vec<String>,
+}
+
+impl Request {
+    /// A GET of `url`, which is absolute, `http` or `https`.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self::new("GET", url)
+    }
+
+    /// A request by any method, in the case that the server wants it in: `POST`.
+    pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
+        Self {
+            method: method.into(),
+            url: url.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            timeout: None,
+            max_body: DEFAULT_MAX_BODY,
+            max_redirects: MAX_REDIRECTS,
+            private: Vec::new(),
+        }
+    }
+
+    /// The same with one more header. `host`, `content-length`, `accept-encoding` and those of the connection are the host's to set.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into().to_ascii_lowercase(), value.into()));
+        self
+    }
+
+    /// The same with a header that is meant for this origin alone: a redirect to another goes without it, as without `authorization` and
+    /// `cookie`.
+    #[must_use]
+    pub fn private_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into().to_ascii_lowercase();
+        self.private.push(name.clone());
+        self.header(name, value)
+    }
+
+    /// The same with a body.
+    #[must_use]
+    pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.body = bytes.into();
+        self
+    }
+
+    /// The same with a value as JSON for its body, and the content type that tells so where none is set.
+    ///
+    /// # Errors
+    ///
+    /// Where `value` has no form in JSON.
+    pub fn json(self, value: &impl Serialize) -> Result<Self, Failure> {
+        let typed = self.headers.iter().any(|(name, _)| name == "content-type");
+        let this = if typed { self } else { self.header("content-type", "application/json") };
+        Ok(this.body(serde_json::to_vec(value)?))
+    }
+
+    /// Gives up where connecting, the first byte of an answer or the next one takes longer. The host's own limits stay, and so does the
+    /// time of the call.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+
+    /// Reads this many bytes of the body, and leaves the rest: [`Response::cut`] tells.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
+        self
+    }
+
+    /// Follows this many redirects, at most [`MAX_REDIRECTS`]; with 0 the redirect itself is the answer.
+    #[must_use]
+    pub fn max_redirects(mut self, redirects: u8) -> Self {
+        self.max_redirects = redirects.min(MAX_REDIRECTS);
+        self
+    }
+
+    /// Asks, follows redirects and reads the body. An answer that tells of a failure, as 404 does, is an answer:
+    /// [`Response::error_for_status`].
+    ///
+    /// # Errors
+    ///
+    /// Where no answer came, or none that can be read.
+    pub fn send(self) -> Result<Response, HttpError> {
+        let url = parse(&self.url)?;
+        if !is_token(&self.method) {
+            return Err(HttpError::new(HttpErrorKind::Invalid, format!("{:?} is no method", self.method)));
+        }
+        for (name, value) in &self.headers {
+            if !is_token(name) || value.bytes().any(|byte| byte != b'\t' && byte.is_ascii_control()) {
+                return Err(HttpError::new(HttpErrorKind::Invalid, format!("the header {name:?} is none that can be sent")));
+            }
+        }
+        let follows = self.max_redirects;
+        let private = self.private;
+        let mut hop =
+            Hop { method: self.method, url, headers: self.headers, body: self.body, timeout: self.timeout, max_body: self.max_body };
+        let mut passed = Vec::new();
+        loop {
+            let answer = engine::exchange(&hop).map_err(|error| error.at(&hop.url))?;
+            let Some(next) = target(&hop.url, &answer).filter(|_| follows > 0) else {
+                return Ok(Response {
+                    status: answer.status,
+                    url: hop.url.into(),
+                    headers: answer.headers,
+                    body: answer.body,
+                    cut: answer.cut,
+                    redirects: passed,
+                });
+            };
+            let next = next?;
+            if passed.len() >= usize::from(follows) {
+                let message = format!("more than {follows} redirects; the next would go to {next}");
+                return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
+            }
+            let from = std::mem::replace(&mut hop.url, next);
+            hop.redirected(&from, answer.status, &private);
+            passed.push(from.into());
+        }
+    }
+}
+
+/// One request as it leaves.
+#[derive(Debug)]
+struct Hop {
+    method: String,
+    url: Url,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    timeout: Option<Duration>,
+    max_body: usize,
+}
+
+impl Hop {
+    /// What becomes of the request when a redirect has led from `from` to where it goes now.
+    fn redirected(&mut self, from: &Url, status: u16, private: &[String]) {
+        // As browsers do it: a form that was sent is answered by a page to look at.
+        let becomes_get = match status {
+            303 => self.method != "HEAD",
+            301 | 302 => self.method == "POST",
+            _ => false,
+        };
+        if becomes_get {
+            "GET".clone_into(&mut self.method);
+            self.body.clear();
+            self.headers.retain(|(name, _)| !name.starts_with("content-"));
+        }
+        if from.origin() != self.url.origin() {
+            self.headers.retain(|(name, _)| !CREDENTIALS.contains(&name.as_str()) && !private.contains(name));
+        }
+    }
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    cut: bool,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+}
+
+/// What a server answered, after redirects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status: 200.
+    pub status: u16,
+    /// Where it came from in the end.
+    pub url: String,
+    /// The headers in the order in which they came, names in lower case. A value that is no UTF-8 is read as Latin-1.
+    pub headers: Vec<(String, String)>,
+    /// The body, decoded, or what was read of it.
+    pub body: Vec<u8>,
+    /// Whether the body goes on after what was read.
+    pub cut: bool,
+    /// The URLs that redirected, from the one that was asked for.
+    pub redirects: Vec<String>,
+}
+
+impl Response {
+    /// The value of the first header of this name, given in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    /// The media type in lower case, without parameters; empty where the server names none.
+    pub fn media_type(&self) -> String {
+        let value = self.header("content-type").unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// Whether the status tells of a success: 200 to 299.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// How long the server wants to be left alone, at most an hour: `retry-after` in seconds or as a date.
+    pub fn retry_after(&self) -> Option<Duration> {
+        error::retry_after(self.header("retry-after")?)
+    }
+
+    /// This answer, where its status tells of a success.
+    ///
+    /// # Errors
+    ///
+    /// For any other: what a host has to know to decide whether to try again, and a model to decide what to do instead.
+    pub fn error_for_status(self) -> Result<Self, Failure> {
+        if self.is_success() { Ok(self) } else { Err(error::of_status(&self)) }
+    }
+}
+
+fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+/// A URL that can be asked.
+fn parse(text: &str) -> Result<Url, HttpError> {
+    let invalid = |why: String| HttpError::new(HttpErrorKind::Invalid, why);
+    let url = Url::parse(text).map_err(|error| invalid(format!("{text:?} is no absolute URL: {error}")))?;
+    check(&url).map_err(invalid)?;
+    Ok(url)
+}
+
+fn check(url: &Url) -> Result<(), String> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("only http and https can be asked, not {}", url.scheme()));
+    }
+    // A name and a password there make one host look like another, and would stand in logs.
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a URL with a user name or a password in it is not asked".to_owned());
+    }
+    Ok(())
+}
+
+/// Where `answer` redirects to; None where it doesn't.
+fn target(from: &Url, answer: &Answer) -> Option<Result<Url, HttpError>> {
+    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = answer.header("location")?;
+    let refused = |why: String| HttpError::new(HttpErrorKind::Redirect, format!("the redirect can't be followed: {why}")).at(from);
+    let mut to = match from.join(location) {
+        Ok(to) => to,
+        Err(error) => return Some(Err(refused(format!("{location:?} is no URL: {error}")))),
+    };
+    if let Err(why) = check(&to) {
+        return Some(Err(refused(why)));
+    }
+    if from.scheme() == "https" && to.scheme() == "http" {
+        return Some(Err(refused(format!("it leads from https to {to}, which anybody on the way could read and change"))));
+    }
+    if to.fragment().is_none() {
+        to.set_fragment(from.fragment());
+    }
+    Some(Ok(to))
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// A header's value as text.
+fn text(value: Vec<u8>) -> String {
+    String::from_utf8(value).unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())
+}
+
+#[cfg(test)]
+mod tests;

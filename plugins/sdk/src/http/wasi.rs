@@ -1,0 +1,159 @@
+//! One request over `wasi:http`.
+
+use std::time::Duration;
+
+use wasip2::http::outgoing_handler::handle;
+use wasip2::http::types::{
+    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme, http_error_code,
+};
+use wasip2::io::streams::StreamError;
+
+use super::{Answer, Hop, HttpError, HttpErrorKind};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Bytes that the contract lets be written at once.
+const WRITE: usize = 4096;
+
+pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
+    let invalid = |what: &str| HttpError::new(HttpErrorKind::Invalid, format!("{what} can't be sent"));
+    let headers: Vec<_> = hop.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
+    let headers = Fields::from_list(&headers).map_err(|_| invalid("one of the headers"))?;
+    let request = OutgoingRequest::new(headers);
+    request.set_method(&method(&hop.method)).map_err(|()| invalid("the method"))?;
+    let scheme = if hop.url.scheme() == "https" { Scheme::Https } else { Scheme::Http };
+    request.set_scheme(Some(&scheme)).map_err(|()| invalid("the scheme"))?;
+    request.set_authority(Some(hop.url.authority())).map_err(|()| invalid("the host"))?;
+    let path = &hop.url[url::Position::BeforePath..url::Position::AfterQuery];
+    request.set_path_with_query(Some(path)).map_err(|()| invalid("the path"))?;
+    let options = RequestOptions::new();
+    if let Some(time) = hop.timeout.map(nanoseconds) {
+        // A host that knows one of them not at all has limits of its own.
+        let _ = options.set_connect_timeout(Some(time));
+        let _ = options.set_first_byte_timeout(Some(time));
+        let _ = options.set_between_bytes_timeout(Some(time));
+    }
+    let body = request.body().map_err(|()| invalid("a body"))?;
+    let answer = handle(request, Some(options)).map_err(explained)?;
+    // Where the host takes no more of it, its answer says why.
+    if send(&hop.body, &body) {
+        let _ = OutgoingBody::finish(body, None);
+    }
+    answer.subscribe().block();
+    let gone = || HttpError::new(HttpErrorKind::Failed, "the answer is gone");
+    let answer = answer.get().ok_or_else(gone)?.map_err(|()| gone())?.map_err(explained)?;
+    read(&answer, hop.max_body)
+}
+
+fn send(bytes: &[u8], body: &OutgoingBody) -> bool {
+    let Ok(stream) = body.write() else { return false };
+    bytes.chunks(WRITE).all(|chunk| stream.blocking_write_and_flush(chunk).is_ok())
+}
+
+fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
+    let status = answer.status();
+    let headers = answer.headers().entries().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), super::text(value))).collect();
+    let gone = |()| HttpError::new(HttpErrorKind::Failed, "the body is gone");
+    let body: IncomingBody = answer.consume().map_err(gone)?;
+    let stream = body.stream().map_err(gone)?;
+    let (mut bytes, mut cut) = (Vec::new(), false);
+    loop {
+        // One more than is kept tells whether there is more.
+        let wanted = CHUNK.min(most + 1 - bytes.len());
+        match stream.blocking_read(wanted as u64) {
+            Ok(more) => bytes.extend_from_slice(&more),
+            Err(StreamError::Closed) => break,
+            Err(StreamError::LastOperationFailed(error)) => match http_error_code(&error) {
+                // What came before the host's limit is there to be used.
+                Some(ErrorCode::HttpResponseBodySize(_)) => {
+                    cut = true;
+                    break;
+                }
+                Some(code) => return Err(explained(code)),
+                None => return Err(HttpError::new(HttpErrorKind::Connection, "the body ends too early")),
+            },
+        }
+        if bytes.len() > most {
+            bytes.truncate(most);
+            cut = true;
+            break;
+        }
+    }
+    Ok(Answer { status, headers, body: bytes, cut })
+}
+
+fn method(name: &str) -> Method {
+    match name {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "CONNECT" => Method::Connect,
+        "OPTIONS" => Method::Options,
+        "TRACE" => Method::Trace,
+        "PATCH" => Method::Patch,
+        _ => Method::Other(name.to_owned()),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn explained(code: ErrorCode) -> HttpError {
+    use HttpErrorKind::{Connection, Denied, Dns, Failed, Invalid, Malformed, Timeout, Tls, TooLarge};
+    let (kind, words) = match code {
+        ErrorCode::DnsTimeout => (Timeout, "looking up its address took too long".to_owned()),
+        ErrorCode::DnsError(told) => (Dns, with("it has no address that could be found", told.rcode)),
+        ErrorCode::DestinationNotFound => (Dns, "it has no address that could be found".to_owned()),
+        ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => (Connection, "it can't be reached".to_owned()),
+        ErrorCode::DestinationIpProhibited => (Denied, "its address may not be reached".to_owned()),
+        ErrorCode::HttpRequestDenied => (Denied, "the request is not permitted".to_owned()),
+        ErrorCode::ConnectionRefused => (Connection, "it refuses connections".to_owned()),
+        ErrorCode::ConnectionTerminated => (Connection, "the connection was lost".to_owned()),
+        ErrorCode::ConnectionLimitReached => (Connection, "too many connections at once".to_owned()),
+        ErrorCode::ConnectionTimeout => (Timeout, "connecting took too long".to_owned()),
+        ErrorCode::ConnectionReadTimeout | ErrorCode::HttpResponseTimeout => (Timeout, "its answer took too long".to_owned()),
+        ErrorCode::ConnectionWriteTimeout => (Timeout, "it took too long to take the request".to_owned()),
+        ErrorCode::TlsProtocolError => (Tls, "no TLS that both know".to_owned()),
+        ErrorCode::TlsCertificateError => (Tls, "its certificate doesn't prove who it is".to_owned()),
+        ErrorCode::TlsAlertReceived(told) => (Tls, with("it ended the TLS handshake", told.alert_message)),
+        ErrorCode::HttpRequestLengthRequired => (Invalid, "the request needs a length".to_owned()),
+        ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method is none that can be sent".to_owned()),
+        ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL is none that can be asked".to_owned()),
+        ErrorCode::HttpRequestUriTooLong => (Invalid, "the URL is too long".to_owned()),
+        ErrorCode::HttpRequestBodySize(most) => (TooLarge, limit("what is sent is larger than it may be", most)),
+        ErrorCode::HttpRequestHeaderSectionSize(most) => (TooLarge, limit("the headers are larger than they may be", most.map(u64::from))),
+        ErrorCode::HttpRequestHeaderSize(_) => (TooLarge, "a header is larger than it may be".to_owned()),
+        ErrorCode::HttpRequestTrailerSectionSize(_) | ErrorCode::HttpRequestTrailerSize(_) => {
+            (TooLarge, "the trailers are larger than they may be".to_owned())
+        }
+        ErrorCode::HttpResponseIncomplete => (Connection, "the answer ends too early".to_owned()),
+        ErrorCode::HttpResponseHeaderSectionSize(most) => {
+            (TooLarge, limit("the headers of the answer are larger than they may be", most.map(u64::from)))
+        }
+        ErrorCode::HttpResponseHeaderSize(_) => (TooLarge, "a header of the answer is larger than it may be".to_owned()),
+        ErrorCode::HttpResponseTrailerSectionSize(_) | ErrorCode::HttpResponseTrailerSize(_) => {
+            (TooLarge, "the trailers of the answer are larger than they may be".to_owned())
+        }
+        ErrorCode::HttpResponseBodySize(most) => (TooLarge, limit("the answer is larger than it may be", most)),
+        ErrorCode::HttpResponseTransferCoding(name) => (Malformed, with("the answer has a transfer coding that nobody knows", name)),
+        ErrorCode::HttpResponseContentCoding(name) => (Malformed, with("the answer is packed in a way that can't be undone", name)),
+        ErrorCode::HttpProtocolError => (Malformed, "the answer breaks the protocol".to_owned()),
+        ErrorCode::HttpUpgradeFailed => (Malformed, "it wants another protocol".to_owned()),
+        ErrorCode::LoopDetected => (Failed, "the request goes round in circles".to_owned()),
+        ErrorCode::ConfigurationError => (Failed, "the host's way to the network is not set up".to_owned()),
+        ErrorCode::InternalError(told) => (Failed, with("the host failed", told)),
+    };
+    HttpError::new(kind, words)
+}
+
+fn with(words: &str, more: Option<String>) -> String {
+    more.map_or_else(|| words.to_owned(), |more| format!("{words} ({more})"))
+}
+
+fn limit(words: &str, most: Option<u64>) -> String {
+    most.map_or_else(|| words.to_owned(), |most| format!("{words}, {most} bytes"))
+}
