@@ -168,7 +168,7 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
         Ok(Builtin { name, wasm: wasm.leak(), compiled: None })
     };
-    let builtins = [builtin("file")?, builtin("shell")?];
+    let builtins = [builtin("file")?, builtin("shell")?, builtin("web")?];
     let folders = Folders::inside(&repository.join("target/bench/home"));
     // Hundreds of thousands of calls are recorded; none of them is looked at.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;

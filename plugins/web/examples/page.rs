@@ -1,0 +1,19 @@
+//! HTML on the standard input, Markdown on the standard output: what `fetch` makes of a page, without a sandbox around it. The bench
+//! measures the tool against this.
+//!
+//! ```sh
+//! curl -s https://example.com/ | cargo run --release --example page -- https://example.com/
+//! ```
+
+use std::io::{self, Read, Write};
+
+use url::Url;
+
+fn main() -> io::Result<()> {
+    let base = std::env::args().nth(1).unwrap_or_else(|| "https://example.com/".to_owned());
+    let base = Url::parse(&base).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes)?;
+    let html = web::page::charset::decode(&bytes, "text/html");
+    io::stdout().write_all(web::page::markdown(&html, &base).text.as_bytes())
+}

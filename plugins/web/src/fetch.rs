@@ -1,0 +1,235 @@
+use berth_sdk::http::Response;
+use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use url::Url;
+
+use crate::asked::{self, Kind};
+use crate::page::{self, Page, charset};
+
+/// Characters of an answer where nobody says.
+const DEFAULT_LENGTH: usize = 20_000;
+
+/// Characters of an answer at most.
+const MAX_LENGTH: usize = 200_000;
+
+/// What is asked for, best first: some sites have Markdown of their pages.
+const ACCEPT: &str = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
+
+pub(crate) struct Fetch;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The page: an absolute URL, with its scheme: https://example.com/page.
+    url: String,
+    /// How many characters of the page to return; 20000 where nothing is given.
+    #[schemars(range(min = 1, max = 200_000))]
+    max_length: Option<usize>,
+    /// The character to begin with, to read on where an earlier answer ended.
+    start_index: Option<usize>,
+    /// The source as it is, instead of the readable text.
+    raw: Option<bool>,
+}
+
+impl Tool for Fetch {
+    const NAME: &str = "fetch";
+    const TITLE: Option<&str> = Some("Fetch a page");
+    const DESCRIPTION: &str = "Reads a web page, and returns its main text as Markdown: headings, lists, links, tables and code are kept, menus \
+        and banners are not. Plain text, JSON, XML and CSV come as they are, feeds as a list, PDFs and other binaries only as what they are. Use it \
+        for a URL that the user, a file or another page gave you; don't guess URLs. A long page comes in parts: the answer says with which \
+        start_index to read on. It fails where the page doesn't exist (404), the server refuses (401, 403) or the host is not allowed. Use \
+        web_scrape for single values of a page, and http_request for web services.";
+    const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
+    const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
+    const ALIASES: &[&str] = &["web_fetch"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri", "link"]), ("max_length", &["max_chars"]), ("start_index", &["offset"])];
+    const BARE_ARGUMENT: Option<&str> = Some("url");
+    type Arguments = Arguments;
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        let answer = asked::request("GET", &arguments.url).header("accept", ACCEPT).send()?.error_for_status()?;
+        let page = readable(&answer, arguments.raw.unwrap_or(false))?;
+        let part = Part::of(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
+        // What is ours stands by itself: a page can't pass off its words for it.
+        let told = told(&answer, &arguments.url, &page, &part);
+        let mut output = Output::default();
+        if !told.is_empty() {
+            output = output.with(Content::text(told));
+        }
+        let text = Content { media_type: Some(page.media_type.to_owned()), ..Content::text(part.text) };
+        Ok(output.with(text))
+    }
+}
+
+/// The text of an answer.
+fn readable(answer: &Response, raw: bool) -> Result<Page, Failure> {
+    let media_type = answer.media_type();
+    let content_type = answer.header("content-type").unwrap_or_default();
+    let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
+    let as_it_is = |media_type| Page { text: charset::decode(&answer.body, content_type), media_type, cut: false };
+    Ok(match asked::kind(&media_type, &answer.body) {
+        Kind::Html if !raw => page::markdown(&charset::decode(&answer.body, content_type), &base),
+        Kind::Xml if !raw => {
+            let text = charset::decode(&answer.body, content_type);
+            page::feed(&text, &base).unwrap_or(Page { text, media_type: "application/xml", cut: false })
+        }
+        Kind::Html => as_it_is("text/html"),
+        Kind::Xml => as_it_is("application/xml"),
+        Kind::Text if media_type.contains("json") => as_it_is("application/json"),
+        Kind::Text if media_type == "text/markdown" => as_it_is("text/markdown"),
+        Kind::Text => as_it_is("text/plain"),
+        Kind::Binary => described(answer, &media_type),
+    })
+}
+
+/// What a binary is, instead of what is in it.
+fn described(answer: &Response, media_type: &str) -> Page {
+    let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
+    let whole = answer.header("content-length").and_then(|length| length.parse().ok()).filter(|_| answer.cut);
+    let size = match (whole, answer.cut) {
+        (Some(whole), _) => asked::size(whole),
+        (None, true) => format!("more than {}", asked::size(answer.body.len())),
+        (None, false) => asked::size(answer.body.len()),
+    };
+    let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
+    Page {
+        text: format!("A file of type {media_type}, {size}{name}. It is no text, and was not read.\n"),
+        media_type: "text/plain",
+        cut: false,
+    }
+}
+
+/// The name that the server gives it, or that it has in the URL.
+fn file_name(answer: &Response) -> Option<String> {
+    let told = answer.header("content-disposition").and_then(|value| value.split_once("filename=")).map(|(_, name)| {
+        let name = name.trim_start();
+        match name.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().unwrap_or_default(),
+            None => name.split(';').next().unwrap_or_default(),
+        }
+        .to_owned()
+    });
+    let in_url = || Some(Url::parse(&answer.url).ok()?.path_segments()?.next_back()?.to_owned());
+    let mut name = told.filter(|name| !name.is_empty()).or_else(in_url).filter(|name| !name.is_empty())?;
+    name.truncate(name.floor_char_boundary(200));
+    Some(name)
+}
+
+/// The characters that are asked for.
+struct Part {
+    text: String,
+    start: usize,
+    end: usize,
+    total: usize,
+}
+
+impl Part {
+    fn of(text: &str, start: usize, length: usize) -> Result<Self, Failure> {
+        let total = text.chars().count();
+        if start > 0 && start >= total {
+            let failure = Failure::invalid(format!("start_index is {start}, and the page has {total} characters"));
+            return Err(failure.with_suggestion("Begin before its end, or leave start_index out."));
+        }
+        let part: String = text.chars().skip(start).take(length.clamp(1, MAX_LENGTH)).collect();
+        let end = start + part.chars().count();
+        Ok(Self { text: part, start, end, total })
+    }
+}
+
+/// What there is to know beside the text.
+fn told(answer: &Response, asked: &str, page: &Page, part: &Part) -> String {
+    let mut told = Vec::new();
+    let same = Url::parse(asked).is_ok_and(|asked| asked.as_str() == answer.url);
+    if !same {
+        told.push(format!("URL: {}", answer.url));
+    }
+    if answer.status != 200 {
+        told.push(format!("Status: {}", answer.status));
+    }
+    if part.start > 0 || part.end < part.total {
+        told.push(format!("Characters {} to {} of {}.", part.start, part.end, part.total));
+    }
+    if part.end < part.total {
+        told.push(format!("To read on: start_index = {}.", part.end));
+    } else if answer.cut || page.cut {
+        told.push(format!("The page is longer than what is read of one: only {} of it were.", asked::size(answer.body.len())));
+    }
+    if part.total == 0 {
+        told.push("The page has no text: it may be made by scripts, which are not run.".to_owned());
+    }
+    told.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::{Category, testing};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::served::{Served, html};
+
+    /// The parts of what is told of one answer.
+    #[track_caller]
+    fn fetch(answer: &[u8], arguments: &Value) -> Result<Vec<String>, Failure> {
+        let served = Served::once(answer);
+        let mut arguments = arguments.clone();
+        arguments["url"] = format!("{}/a/page", served.url).into();
+        let output = testing::call::<Fetch>(arguments)?;
+        Ok(output.content.iter().map(|part| part.as_text().unwrap().to_owned()).collect())
+    }
+
+    #[test]
+    fn a_page_is_markdown() {
+        let page = "<title>Site</title><body><nav><a href=/>Home</a></nav><h1>Title</h1><p>Some <b>bold</b> text with <a href='../x'>a link</a>.</p>";
+        let served = Served::once(&html(page));
+        let output = testing::call::<Fetch>(json!({ "url": format!("{}/a/page", served.url) })).unwrap();
+        assert_eq!(output.joined_text(), format!("# Title\n\nSome **bold** text with [a link]({}/x).\n", served.url));
+        assert_eq!(output.content[0].media_type.as_deref(), Some("text/markdown"));
+    }
+
+    #[test]
+    fn long_pages_come_in_parts() {
+        let answer = b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\n0123456789";
+        assert_eq!(fetch(answer, &json!({ "max_length": 4 })).unwrap(), ["Characters 0 to 4 of 10.\nTo read on: start_index = 4.", "0123"]);
+        assert_eq!(fetch(answer, &json!({ "max_length": 6, "start_index": 4 })).unwrap(), ["Characters 4 to 10 of 10.", "456789"]);
+        assert_eq!(fetch(answer, &json!({ "start_index": 10 })).unwrap_err().category, Category::InvalidParameters);
+    }
+
+    #[test]
+    fn what_is_no_page_comes_as_it_is() {
+        let json = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{\"a\": [1]}";
+        assert_eq!(fetch(json, &json!({})).unwrap(), ["{\"a\": [1]}"]);
+        assert_eq!(fetch(&html("<p>a"), &json!({ "raw": true })).unwrap(), ["<p>a"]);
+        let latin = b"HTTP/1.0 203 OK\r\ncontent-type: text/csv; charset=latin1\r\n\r\n\xe9";
+        assert_eq!(fetch(latin, &json!({})).unwrap(), ["Status: 203", "é"]);
+        let pdf = b"HTTP/1.0 200 OK\r\ncontent-type: application/pdf\r\ncontent-disposition: attachment; filename=\"a b.pdf\"\r\n\r\n%PDF";
+        assert_eq!(
+            fetch(pdf, &json!({})).unwrap(),
+            ["A file of type application/pdf, 4 bytes, named \"a b.pdf\". It is no text, and was not read.\n"]
+        );
+    }
+
+    #[test]
+    fn a_page_without_text_says_so() {
+        let told = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
+        assert_eq!(told, ["The page has no text: it may be made by scripts, which are not run.", ""]);
+    }
+
+    #[test]
+    fn a_failure_says_whether_to_try_again() {
+        let busy = b"HTTP/1.0 503 No\r\nretry-after: 7\r\n\r\n";
+        let failure = fetch(busy, &json!({})).unwrap_err();
+        assert_eq!((failure.category, failure.retry_after.unwrap().as_secs()), (Category::ServerError, 7));
+        let failure = fetch(b"HTTP/1.0 404 No\r\n\r\n", &json!({})).unwrap_err();
+        assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("http-404")));
+    }
+
+    #[test]
+    fn the_catalogue_says_that_it_reads() {
+        let definition = testing::definition::<Fetch>();
+        assert_eq!(definition["subjects"], json!([{ "pointer": "/url", "kind": "url", "access": "read" }]));
+        assert_eq!((&definition["annotations"]["read_only"], &definition["annotations"]["open_world"]), (&json!(true), &json!(true)));
+        assert_eq!(definition["input_schema"]["required"], json!(["url"]));
+    }
+}

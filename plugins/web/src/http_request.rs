@@ -1,0 +1,212 @@
+use std::collections::BTreeMap;
+
+use berth_sdk::http::Response;
+use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::asked::{self, Kind};
+use crate::page::charset;
+
+/// Bytes of a body that is a text, which stands in the answer twice.
+const MAX_TEXT: usize = 1 << 20;
+
+pub(crate) struct HttpRequest;
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+enum Method {
+    #[default]
+    Get,
+    Head,
+    Options,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// Where the request goes: an absolute URL, with its scheme and query.
+    url: String,
+    /// How: GET and HEAD look, the others act.
+    #[serde(default)]
+    method: Method,
+    /// Headers of the request, each by its name. Don't put credentials here: the operator's configuration adds those that a service needs.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The body, as text. Give a content-type header with it.
+    body: Option<String>,
+    /// The body, as a JSON value, instead of `body`.
+    json: Option<Value>,
+}
+
+/// What the server answered, for programs. It is stable: fields may join, none changes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Envelope {
+    /// The status: 200.
+    status: u16,
+    /// Where the answer came from, after redirects.
+    url: String,
+    /// The headers by their names in lower case, several of one name joined by a comma. Those that are secrets are redacted.
+    headers: BTreeMap<String, String>,
+    /// The body, where it is a text.
+    body: Option<String>,
+    /// Whether the body is longer than what is here.
+    truncated: bool,
+}
+
+impl Tool for HttpRequest {
+    const NAME: &str = "http_request";
+    const TITLE: Option<&str> = Some("HTTP request");
+    const DESCRIPTION: &str = "Sends one request to a web service, and returns status, headers and body. Use it for APIs: for GET with parameters \
+        in the URL, and for POST, PUT, PATCH and DELETE, which act on the service. A status other than 200 is no failure here: look at it. It fails where no \
+        answer comes (no such host, no connection, time up) or the host is not allowed. At most 3 redirects are followed. Credentials are added by \
+        the operator's configuration, never by you. Use fetch to read a page.";
+    const ANNOTATIONS: Annotations = Annotations::ACTING;
+    const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];
+    const READS_WHEN: &[(&str, &[&str])] = &[("/method", &["GET", "HEAD"])];
+    type Arguments = Arguments;
+
+    fn output_schema() -> Option<Schema> {
+        Some(berth_sdk::schema::of::<Envelope>())
+    }
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        let mut request = asked::request(arguments.method.name(), &arguments.url);
+        for (name, value) in arguments.headers {
+            request = request.header(name, value);
+        }
+        let request = match (arguments.body, arguments.json) {
+            (Some(_), Some(_)) => return Err(Failure::invalid("`body` and `json` are both given").with_suggestion("Give one of them.")),
+            (Some(body), None) => request.body(body),
+            (None, Some(value)) => request.json(&value)?,
+            (None, None) => request,
+        };
+        output(&request.send()?)
+    }
+}
+
+fn output(answer: &Response) -> Result<Output, Failure> {
+    let media_type = answer.media_type();
+    let mut headers: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in &answer.headers {
+        let value = if is_secret(name) { "[redacted]" } else { value };
+        headers.entry(name.clone()).and_modify(|known| known.extend([", ", value])).or_insert_with(|| value.to_owned());
+    }
+    let is_text = asked::kind(&media_type, &answer.body) != Kind::Binary || media_type == "image/svg+xml";
+    let mut truncated = answer.cut;
+    let body = is_text.then(|| {
+        let mut text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
+        truncated |= text.len() > MAX_TEXT;
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text
+    });
+    let mut head = format!("{} {}\n", answer.status, answer.url);
+    for (name, value) in &headers {
+        head.push_str(&format!("{name}: {value}\n"));
+    }
+    if truncated {
+        head.push_str("\nThe body is cut.\n");
+    }
+    let mut content = vec![Content::text(head)];
+    match &body {
+        Some(text) if text.is_empty() => {}
+        Some(text) => {
+            let media_type = if media_type.contains("json") { "application/json" } else { "text/plain" };
+            content.push(Content { media_type: Some(media_type.to_owned()), ..Content::text(text.as_str()) });
+        }
+        None if answer.body.is_empty() => {}
+        None => {
+            let media_type = if media_type.is_empty() { "application/octet-stream" } else { &media_type };
+            content.push(Content::bytes(answer.body.as_slice(), media_type));
+        }
+    }
+    let envelope = Envelope { status: answer.status, url: answer.url.clone(), headers, body, truncated };
+    Output { content, structured: None }.with_structured(&envelope)
+}
+
+/// Whether what a header says lets somebody act as somebody else.
+fn is_secret(name: &str) -> bool {
+    const NAMES: [&str; 7] =
+        ["set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization", "authentication-info", "proxy-authentication-info"];
+    const PARTS: [&str; 6] = ["token", "secret", "api-key", "apikey", "password", "session"];
+    NAMES.contains(&name) || PARTS.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::{Category, testing};
+    use serde_json::json;
+
+    use super::*;
+    use crate::served::Served;
+
+    #[test]
+    fn the_status_is_the_answer() {
+        let served = Served::once(b"HTTP/1.0 404 No\r\nContent-Type: application/json\r\nX-A: 1\r\nX-A: 2\r\n\r\n{\"error\": 1}");
+        let url = format!("{}/x", served.url);
+        let output = testing::call::<HttpRequest>(json!({ "url": url })).unwrap();
+        let headers = json!({ "content-type": "application/json", "x-a": "1, 2" });
+        let expected = json!({ "status": 404, "url": url, "headers": headers, "body": "{\"error\": 1}", "truncated": false });
+        assert_eq!(output.structured, Some(expected));
+        assert_eq!(output.content[0].as_text(), Some(format!("404 {url}\ncontent-type: application/json\nx-a: 1, 2\n").as_str()));
+        assert_eq!(output.content[1].as_text(), Some("{\"error\": 1}"));
+        assert!(served.asked().starts_with("GET /x HTTP/1.0\r\n"));
+    }
+
+    #[test]
+    fn a_body_is_sent() {
+        let served = Served::once(b"HTTP/1.0 201 Made\r\n\r\n");
+        let arguments = json!({ "url": served.url, "method": "POST", "json": { "a": 1 }, "headers": { "X-Trace": "7" } });
+        assert_eq!(testing::call::<HttpRequest>(arguments).unwrap().structured.unwrap()["status"], 201);
+        let asked = served.asked();
+        assert!(asked.starts_with("POST / HTTP/1.0\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"), "{asked}");
+        assert!(asked.contains("\r\ncontent-type: application/json\r\n") && asked.contains("\r\nx-trace: 7\r\n"), "{asked}");
+        let both = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "json": 1, "body": "1" })).unwrap_err();
+        assert_eq!(both.category, Category::InvalidParameters);
+    }
+
+    #[test]
+    fn secrets_of_the_server_stay_out_of_the_answer() {
+        let served = Served::once(b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok");
+        let output = testing::call::<HttpRequest>(json!({ "url": served.url })).unwrap();
+        assert_eq!(output.structured.as_ref().unwrap()["headers"]["set-cookie"], "[redacted]");
+        assert!(!format!("{output:?}").contains("s3cr3t"));
+    }
+
+    #[test]
+    fn what_is_no_text_travels_as_bytes() {
+        let served = Served::once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
+        let output = testing::call::<HttpRequest>(json!({ "url": served.url })).unwrap();
+        assert_eq!(output.content[1], Content::bytes(b"\x89PNG\0".as_slice(), "image/png"));
+        assert_eq!(output.structured.unwrap()["body"], Value::Null);
+    }
+
+    #[test]
+    fn the_catalogue_says_when_it_only_reads() {
+        let definition = testing::definition::<HttpRequest>();
+        assert_eq!(definition["annotations"]["read_only"], false);
+        assert_eq!(definition["meta"]["berth:reads-when"], json!({ "/method": ["GET", "HEAD"] }));
+        let refused = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "method": "get" })).unwrap_err();
+        assert_eq!(refused.category, Category::InvalidParameters);
+    }
+}

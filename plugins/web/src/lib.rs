@@ -1,0 +1,16 @@
+//! The built-in web tools.
+
+mod asked;
+mod fetch;
+mod http_request;
+pub mod page;
+#[cfg(test)]
+mod served;
+mod web_scrape;
+
+berth_sdk::plugin! {
+    name: "web",
+    description: "Reads web pages and asks web services",
+    capabilities: [http = "to ask the servers that calls name"],
+    tools: [fetch::Fetch, web_scrape::WebScrape, http_request::HttpRequest],
+}

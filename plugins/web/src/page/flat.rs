@@ -1,0 +1,115 @@
+//! The tree as a list in the order of the page: an element, then all that it holds. Whatever is to be known of a part is a sum over a range.
+
+use ego_tree::iter::Edge;
+use scraper::node::Element;
+use scraper::{Html, Node};
+
+/// A page's elements and texts, in order.
+pub(super) struct Flat<'a> {
+    pub(super) items: Vec<Item<'a>>,
+}
+
+/// An element or a text.
+pub(super) struct Item<'a> {
+    pub(super) what: What<'a>,
+    /// The element that it lies in; the first lies in itself.
+    pub(super) parent: usize,
+    /// Where what it holds ends.
+    pub(super) end: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum What<'a> {
+    Element(&'a Element),
+    Text(&'a str),
+}
+
+impl<'a> Flat<'a> {
+    pub(super) fn of(html: &'a Html) -> Self {
+        use scraper::StrTendril;
+        let text = |text: &'a StrTendril| -> &'a str { text };
+        let mut items: Vec<Item<'a>> = Vec::new();
+        let mut open: Vec<usize> = Vec::new();
+        // The root of the tree is no element; what lies outside of the first element is nothing that is seen.
+        let root = html.root_element();
+        for edge in root.traverse() {
+            match edge {
+                Edge::Open(node) => {
+                    let what = match node.value() {
+                        Node::Element(element) => What::Element(element),
+                        Node::Text(value) => What::Text(text(&value.text)),
+                        _ => continue,
+                    };
+                    let index = items.len();
+                    items.push(Item { what, parent: open.last().copied().unwrap_or(0), end: index + 1 });
+                    if matches!(what, What::Element(_)) {
+                        open.push(index);
+                    }
+                }
+                Edge::Close(node) => {
+                    if node.value().is_element()
+                        && let Some(index) = open.pop()
+                    {
+                        items[index].end = items.len();
+                    }
+                }
+            }
+        }
+        Self { items }
+    }
+
+    pub(super) fn element(&self, index: usize) -> Option<&'a Element> {
+        match self.items[index].what {
+            What::Element(element) => Some(element),
+            What::Text(_) => None,
+        }
+    }
+
+    /// The element's name; empty for a text.
+    pub(super) fn name(&self, index: usize) -> &'a str {
+        self.element(index).map_or("", Element::name)
+    }
+
+    pub(super) fn attribute(&self, index: usize, name: &str) -> Option<&'a str> {
+        self.element(index)?.attr(name)
+    }
+
+    /// What lies directly in an element.
+    pub(super) fn children(&self, index: usize) -> impl Iterator<Item = usize> {
+        let end = self.items[index].end;
+        let mut next = index + 1;
+        std::iter::from_fn(move || {
+            let child = (next < end).then_some(next)?;
+            next = self.items[child].end;
+            Some(child)
+        })
+    }
+
+    /// The elements around an item, the nearest first.
+    pub(super) fn around(&self, index: usize) -> impl Iterator<Item = usize> {
+        let mut at = index;
+        std::iter::from_fn(move || {
+            let parent = self.items[at].parent;
+            (parent != at).then(|| {
+                at = parent;
+                parent
+            })
+        })
+    }
+
+    /// The first element of a name in a range.
+    pub(super) fn find(&self, within: std::ops::Range<usize>, name: &str) -> Option<usize> {
+        within.into_iter().find(|&index| self.name(index) == name)
+    }
+
+    /// All text in an element, in one piece.
+    pub(super) fn text(&self, index: usize) -> String {
+        let mut all = String::new();
+        for item in &self.items[index..self.items[index].end] {
+            if let What::Text(text) = item.what {
+                all.push_str(text);
+            }
+        }
+        all
+    }
+}

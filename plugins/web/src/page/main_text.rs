@@ -1,0 +1,422 @@
+//! What of a page is its main text.
+//!
+//! Three steps, each a pass over the list of the page's items. What is never seen, or is no text, is taken out. Then, text has a *mass* where it
+//! stands in paragraphs, and the main part is the smallest element that has most of it: that keeps all of an article, and all answers of a
+//! thread, where choosing the best paragraph's parent would keep one. At last, what is noise by its name or by its many links goes out of that part. Where
+//! too little remains, as for a page that is a list of links, the whole page is taken.
+
+use scraper::node::Element;
+
+use super::flat::{Flat, What};
+
+/// What is left of a page.
+pub(super) struct Kept {
+    /// The item in which it lies.
+    pub(super) root: usize,
+    /// The items that are left out, each with all that it holds.
+    pub(super) gone: Vec<bool>,
+}
+
+/// The share of the text's mass that an element must have to stand for the part that it lies in.
+const MOST: f64 = 0.85;
+
+/// The share with which an element that says it is the main one is believed.
+const BELIEVED: f64 = 0.4;
+
+/// Finds the main text.
+pub(super) fn find(flat: &Flat<'_>) -> Kept {
+    let mut gone: Vec<bool> = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+    let body = flat.find(0..flat.items.len(), "body").unwrap_or(0);
+    let whole = gone.clone();
+    let seen = Sums::of(flat, &gone);
+    mark_noise(flat, &seen, body, &mut gone);
+    let sums = Sums::of(flat, &gone);
+    let root = main_part(flat, &sums, &gone, body);
+    prune_links(flat, &sums, root, &mut gone);
+    let left = Sums::of(flat, &gone);
+    let (kept, all) = (left.letters(flat, root), seen.letters(flat, body));
+    if kept >= 250 && kept * 5 >= all || kept * 2 >= all {
+        return Kept { root, gone };
+    }
+    // Mostly links, or a page of no known make. A part that is one article among teasers has its paragraphs all the same.
+    if left.mass(flat, root) >= 1_000.0 && left.mass(flat, root) >= 0.5 * seen.mass(flat, body) {
+        return Kept { root, gone };
+    }
+    Kept { root: body, gone: whole }
+}
+
+/// The whole page, without what is never seen.
+pub(super) fn whole(flat: &Flat<'_>) -> Kept {
+    let gone = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
+    Kept { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
+}
+
+/// Sums over the items before each: of letters, of those in links, of the mass.
+struct Sums {
+    letters: Vec<usize>,
+    linked: Vec<usize>,
+    mass: Vec<f64>,
+}
+
+impl Sums {
+    fn of(flat: &Flat<'_>, gone: &[bool]) -> Self {
+        let count = flat.items.len();
+        // The block in which an item stands, whether it is in a link, and the letters of each block itself.
+        let (mut block, mut in_link) = (vec![0; count], vec![false; count]);
+        let (mut own, mut own_linked) = (vec![0_usize; count], vec![0_usize; count]);
+        let mut index = 0;
+        let mut shown = vec![0_usize; count];
+        while index < count {
+            if gone[index] {
+                index = flat.items[index].end;
+                continue;
+            }
+            let parent = flat.items[index].parent;
+            match flat.items[index].what {
+                What::Element(element) => {
+                    block[index] = if is_block(element.name()) || index == 0 { index } else { block[parent] };
+                    in_link[index] = in_link[parent] || (element.name() == "a" && element.attr("href").is_some());
+                }
+                What::Text(text) => {
+                    let length = letters(text);
+                    shown[index] = length;
+                    block[index] = block[parent];
+                    in_link[index] = in_link[parent];
+                    own[block[index]] += length;
+                    own_linked[block[index]] += length * usize::from(in_link[index]);
+                }
+            }
+            index += 1;
+        }
+        let mut sums = Self { letters: vec![0; count + 1], linked: vec![0; count + 1], mass: vec![0.0; count + 1] };
+        for index in 0..count {
+            let length = shown[index];
+            let at = block[index];
+            let weight = match flat.name(at) {
+                "pre" => 1.0,
+                "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => 0.0,
+                _ if own[at] < 30 || own_linked[at] * 2 > own[at] => 0.0,
+                "p" | "blockquote" | "dd" | "td" => 1.0,
+                _ => 0.8,
+            };
+            sums.letters[index + 1] = sums.letters[index] + length;
+            sums.linked[index + 1] = sums.linked[index] + length * usize::from(in_link[index]);
+            #[expect(clippy::cast_precision_loss, reason = "lengths of texts")]
+            let mass = length as f64 * weight;
+            sums.mass[index + 1] = sums.mass[index] + mass;
+        }
+        sums
+    }
+
+    fn letters(&self, flat: &Flat<'_>, index: usize) -> usize {
+        self.letters[flat.items[index].end] - self.letters[index]
+    }
+
+    fn linked(&self, flat: &Flat<'_>, index: usize) -> usize {
+        self.linked[flat.items[index].end] - self.linked[index]
+    }
+
+    fn mass(&self, flat: &Flat<'_>, index: usize) -> f64 {
+        self.mass[flat.items[index].end] - self.mass[index]
+    }
+}
+
+/// The smallest element that has most of the mass, from what the page itself calls its main part where that has enough.
+fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize {
+    let all = sums.mass(flat, body);
+    let mut root = body;
+    let mut index = body + 1;
+    let (mut named, mut most) = (None, 0.0);
+    while index < flat.items[body].end {
+        if gone[index] {
+            index = flat.items[index].end;
+            continue;
+        }
+        let mass = sums.mass(flat, index);
+        if mass > most && flat.element(index).is_some_and(is_named_main) {
+            (named, most) = (Some(index), mass);
+        }
+        index += 1;
+    }
+    if let Some(named) = named
+        && most >= BELIEVED * all
+    {
+        root = named;
+    }
+    loop {
+        let mass = sums.mass(flat, root);
+        let heaviest = flat
+            .children(root)
+            .filter(|&child| {
+                !gone[child] && !matches!(flat.name(child), "" | "p" | "table" | "tbody" | "tr" | "pre" | "ul" | "ol" | "dl" | "blockquote")
+            })
+            .max_by(|one, other| sums.mass(flat, *one).total_cmp(&sums.mass(flat, *other)));
+        match heaviest {
+            Some(child) if mass > 0.0 && sums.mass(flat, child) >= MOST * mass => root = child,
+            _ => return root,
+        }
+    }
+}
+
+/// Marks what is noise by its name, unless a good part of the text lies in it.
+fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
+    let (all, mass) = (sums.letters(flat, body), sums.mass(flat, body));
+    let mut index = body + 1;
+    while index < flat.items[body].end {
+        if gone[index] {
+            index = flat.items[index].end;
+            continue;
+        }
+        if let Some(element) = flat.element(index)
+            && is_noise(flat, index, element)
+            && sums.letters(flat, index) * 5 <= all * 2
+            && sums.mass(flat, index) <= 0.3 * mass
+        {
+            gone[index] = true;
+        }
+        index += 1;
+    }
+}
+
+/// Marks blocks that are mostly links.
+fn prune_links(flat: &Flat<'_>, sums: &Sums, root: usize, gone: &mut [bool]) {
+    let all = sums.letters(flat, root);
+    let mut index = root + 1;
+    while index < flat.items[root].end {
+        if gone[index] {
+            index = flat.items[index].end;
+            continue;
+        }
+        let name = flat.name(index);
+        if matches!(name, "div" | "section" | "ul" | "ol" | "dl" | "table" | "p" | "header" | "aside" | "td") {
+            let (length, linked) = (sums.letters(flat, index), sums.linked(flat, index));
+            let range = index..flat.items[index].end;
+            let links = range.clone().filter(|&at| !gone[at] && flat.name(at) == "a").take(4).count();
+            let headed = range.into_iter().any(|at| flat.name(at) == "h1");
+            let dense = linked * 10 > length * 8 && links >= 2 || linked * 10 > length * 6 && links >= 4;
+            if dense && !headed && length * 3 <= all && sums.mass(flat, index) < 100.0 {
+                gone[index] = true;
+            }
+        }
+        index += 1;
+    }
+}
+
+/// Letters that are seen: a run of white space is one.
+fn letters(text: &str) -> usize {
+    let (mut count, mut space) = (0, true);
+    for character in text.chars() {
+        let is_space = character.is_whitespace();
+        count += usize::from(!(is_space && space));
+        space = is_space;
+    }
+    count
+}
+
+fn is_named_main(element: &Element) -> bool {
+    matches!(element.name(), "main" | "article")
+        || matches!(element.attr("role"), Some("main" | "article"))
+        || matches!(element.attr("itemprop"), Some("articleBody" | "mainEntity"))
+}
+
+/// What is never seen, or is nothing to read.
+fn is_unseen(element: &Element) -> bool {
+    const UNSEEN: [&str; 28] = [
+        "script", "style", "noscript", "template", "head", "link", "meta", "svg", "canvas", "iframe", "object", "embed", "audio", "video",
+        "map", "button", "input", "select", "textarea", "datalist", "progress", "meter", "dialog", "frame", "frameset", "param", "source",
+        "track",
+    ];
+    if UNSEEN.contains(&element.name()) {
+        return element.attr("type") != Some("checkbox") || element.name() != "input";
+    }
+    if element.attr("hidden").is_some_and(|value| value != "until-found") {
+        return true;
+    }
+    if element.attr("aria-hidden") == Some("true") && element.name() != "img" {
+        return true;
+    }
+    element.attr("style").is_some_and(|style| {
+        let style: String = style.chars().filter(|c| !c.is_whitespace()).take(2_000).collect::<String>().to_ascii_lowercase();
+        style.contains("display:none") || style.contains("visibility:hidden")
+    })
+}
+
+fn is_noise(flat: &Flat<'_>, index: usize, element: &Element) -> bool {
+    const ROLES: [&str; 14] = [
+        "navigation",
+        "banner",
+        "contentinfo",
+        "complementary",
+        "search",
+        "menu",
+        "menubar",
+        "toolbar",
+        "dialog",
+        "alertdialog",
+        "tablist",
+        "tooltip",
+        "status",
+        "alert",
+    ];
+    let name = element.name();
+    if matches!(name, "html" | "body" | "article" | "main") || matches!(name, "h1" | "pre" | "code" | "tbody" | "tr" | "math") {
+        return false;
+    }
+    if matches!(name, "nav" | "aside" | "footer" | "menu" | "form" | "fieldset")
+        || element.attr("role").is_some_and(|role| ROLES.contains(&role))
+    {
+        return true;
+    }
+    // A header of the page, not of an article or a section.
+    if name == "header" && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section")) {
+        return flat.find(index..flat.items[index].end, "h1").is_none();
+    }
+    let (class, id) = (element.attr("class").unwrap_or_default(), element.attr("id").unwrap_or_default());
+    [class, id].into_iter().any(|names| names.split_ascii_whitespace().take(32).any(is_noisy_name))
+}
+
+/// Names that makers of pages give to what is beside the text.
+fn is_noisy_name(name: &str) -> bool {
+    const PARTS: [&str; 47] = [
+        "cookie",
+        "consent",
+        "gdpr",
+        "newsletter",
+        "subscribe",
+        "signup",
+        "sign-up",
+        "sidebar",
+        "breadcrumb",
+        "related",
+        "recommend",
+        "promo",
+        "advert",
+        "sponsor",
+        "sharing",
+        "sharedaddy",
+        "share-",
+        "-share",
+        "social",
+        "toolbar",
+        "navbar",
+        "navigation",
+        "pagination",
+        "pager",
+        "footer",
+        "masthead",
+        "skip-link",
+        "skiplink",
+        "popup",
+        "modal",
+        "paywall",
+        "outbrain",
+        "taboola",
+        "disqus",
+        "addthis",
+        "sitesub",
+        "jump-to",
+        "editsection",
+        "headerlink",
+        "linenos",
+        "screen-reader",
+        "sr-only",
+        "visually-hidden",
+        "most-read",
+        "teaser",
+        "metadata",
+        "jp-relatedposts",
+    ];
+    const WHOLE: [&str; 32] = [
+        "nav",
+        "menu",
+        "ad",
+        "ads",
+        "share",
+        "tags",
+        "tag-list",
+        "banner",
+        "widget",
+        "widgets",
+        "topbar",
+        "toc",
+        "noprint",
+        "navbox",
+        "search",
+        "login",
+        "comment-form",
+        "respond",
+        "reply",
+        "print",
+        "rss",
+        "copyright",
+        "mw-jump-link",
+        "reference",
+        "mw-cite-backlink",
+        "catlinks",
+        "printfooter",
+        "vote",
+        "votecell",
+        "hatnote",
+        "tools",
+        "actions",
+    ];
+    if name.len() > 100 {
+        return false;
+    }
+    let name = name.to_ascii_lowercase();
+    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Elements that begin on a line of their own.
+pub(super) fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "address"
+            | "article"
+            | "aside"
+            | "blockquote"
+            | "body"
+            | "caption"
+            | "center"
+            | "dd"
+            | "details"
+            | "dialog"
+            | "dir"
+            | "div"
+            | "dl"
+            | "dt"
+            | "fieldset"
+            | "figcaption"
+            | "figure"
+            | "footer"
+            | "form"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "header"
+            | "hgroup"
+            | "hr"
+            | "html"
+            | "legend"
+            | "li"
+            | "main"
+            | "menu"
+            | "nav"
+            | "ol"
+            | "p"
+            | "pre"
+            | "section"
+            | "summary"
+            | "table"
+            | "tbody"
+            | "td"
+            | "tfoot"
+            | "th"
+            | "thead"
+            | "tr"
+            | "ul"
+    )
+}

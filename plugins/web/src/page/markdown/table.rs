@@ -1,0 +1,117 @@
+//! Tables of data as tables, those that only lay out a page as what is in them.
+
+use super::Page;
+
+/// Columns of a table, at most.
+const MAX_COLUMNS: usize = 64;
+
+/// Cells of a table that are kept, at most: spans make many of few.
+const MAX_CELLS: usize = 20_000;
+
+/// A cell with more than this is no datum.
+const MAX_CELL: usize = 1_500;
+
+impl Page<'_> {
+    pub(super) fn table(&mut self, index: usize) {
+        let rows = self.rows(index);
+        if self.out.is_inline() || self.lays_out(index, &rows) {
+            return self.block(index, 2);
+        }
+        let flat = self.flat;
+        for caption in flat.children(index).filter(|&child| flat.name(child) == "caption") {
+            self.item(caption);
+        }
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        // Rows that a cell above still reaches into, by column.
+        let mut reach: Vec<usize> = Vec::new();
+        let mut cells_left = MAX_CELLS;
+        for row in rows {
+            let mut line: Vec<String> = Vec::new();
+            for cell in flat.children(row).filter(|&child| matches!(flat.name(child), "td" | "th")) {
+                if self.gone[cell] {
+                    continue;
+                }
+                skip_reached(&mut line, &mut reach);
+                let span =
+                    |name| flat.attribute(cell, name).and_then(|span| span.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, MAX_COLUMNS);
+                let (text, _) = self.captured(cell);
+                let (columns, rows) = (span("colspan"), span("rowspan"));
+                for part in 0..columns {
+                    if line.len() >= MAX_COLUMNS || cells_left == 0 {
+                        break;
+                    }
+                    cells_left -= 1;
+                    if reach.len() <= line.len() {
+                        reach.resize(line.len() + 1, 0);
+                    }
+                    reach[line.len()] = rows - 1;
+                    line.push(if part == 0 { text.replace('|', "\\|") } else { String::new() });
+                }
+            }
+            skip_reached(&mut line, &mut reach);
+            if line.iter().any(|cell| !cell.is_empty()) {
+                lines.push(line);
+            }
+        }
+        self.out.block(2);
+        let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+        let mut text = Vec::new();
+        for (number, line) in lines.iter().enumerate() {
+            let cells = (0..columns).map(|column| line.get(column).map_or("", String::as_str));
+            text.push(format!("| {} |", cells.collect::<Vec<_>>().join(" | ")));
+            if number == 0 {
+                text.push(format!("|{}", " --- |".repeat(columns)));
+            }
+        }
+        self.out.lines(text.iter().map(String::as_str));
+        self.out.block(2);
+    }
+
+    /// The rows of a table itself, not of one in it.
+    fn rows(&self, index: usize) -> Vec<usize> {
+        let flat = self.flat;
+        let mut rows = Vec::new();
+        for child in flat.children(index).filter(|&child| !self.gone[child]) {
+            match flat.name(child) {
+                "tr" => rows.push(child),
+                "thead" | "tbody" | "tfoot" => rows.extend(flat.children(child).filter(|&row| flat.name(row) == "tr" && !self.gone[row])),
+                _ => {}
+            }
+        }
+        rows
+    }
+
+    /// Whether it is there for its looks: one column or row, other tables or much text in it.
+    fn lays_out(&self, index: usize, rows: &[usize]) -> bool {
+        let flat = self.flat;
+        if rows.len() < 2 || matches!(flat.attribute(index, "role"), Some("presentation" | "none")) {
+            return true;
+        }
+        let within = index + 1..flat.items[index].end;
+        if within.into_iter().any(|at| matches!(flat.name(at), "table" | "pre" | "h1" | "h2") && !self.gone[at]) {
+            return true;
+        }
+        let cells = |row: usize| flat.children(row).filter(|&cell| matches!(flat.name(cell), "td" | "th")).count();
+        if rows.iter().all(|&row| cells(row) < 2) {
+            return true;
+        }
+        let is_long = |cell: usize| {
+            let length: usize = (cell..flat.items[cell].end)
+                .map(|at| match flat.items[at].what {
+                    crate::page::flat::What::Text(text) => text.len(),
+                    crate::page::flat::What::Element(_) => 0,
+                })
+                .sum();
+            length > MAX_CELL
+        };
+        rows.iter().any(|&row| flat.children(row).any(|cell| matches!(flat.name(cell), "td" | "th") && is_long(cell)))
+    }
+}
+
+/// Leaves room for what reaches into this row from above.
+fn skip_reached(line: &mut Vec<String>, reach: &mut [usize]) {
+    while let Some(rows @ 1..) = reach.get(line.len()).copied() {
+        reach[line.len()] = rows - 1;
+        line.push(String::new());
+    }
+}

@@ -1,0 +1,239 @@
+//! Lines with what they begin with, and white space where it is due.
+
+/// Text on its way. White space is written before what follows it, so there is none at the end of lines and of marks.
+pub(super) struct Writer {
+    out: String,
+    limit: usize,
+    full: bool,
+    /// What lines begin with: quotes, and the indentation of items.
+    prefixes: Vec<Prefix>,
+    /// Line ends that are due: 1 for a new line, 2 for a blank one between.
+    breaks: u8,
+    space: bool,
+    /// Marks that are due, and those that were written.
+    due: Vec<&'static str>,
+    written: Vec<&'static str>,
+    /// Whether everything goes on one line.
+    inline: bool,
+    /// Whether there was white space before the first word.
+    led: bool,
+    /// Whether anything stands on the first line.
+    started: bool,
+}
+
+struct Prefix {
+    /// What the first line begins with, until there is one.
+    first: Option<String>,
+    rest: String,
+}
+
+/// What was being written when something else had to be by itself.
+pub(super) struct Outer(Writer);
+
+impl Writer {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            out: String::new(),
+            limit,
+            full: false,
+            prefixes: Vec::new(),
+            breaks: 0,
+            space: false,
+            due: Vec::new(),
+            written: Vec::new(),
+            inline: false,
+            led: false,
+            started: false,
+        }
+    }
+
+    pub(super) fn finish(mut self) -> (String, bool) {
+        if self.started {
+            self.out.push('\n');
+        }
+        (self.out, self.full)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    pub(super) fn has_text(&self) -> bool {
+        self.started
+    }
+
+    /// Text of the page: a run of white space is one space.
+    pub(super) fn text(&mut self, text: &str) {
+        // What is not seen and splits words.
+        const UNSEEN: [char; 4] = ['\u{ad}', '\u{200b}', '\u{feff}', '\u{2060}'];
+        if text.starts_with(char::is_whitespace) {
+            self.space = true;
+        }
+        for word in text.split_whitespace() {
+            if word.contains(UNSEEN) {
+                self.put(&word.replace(UNSEEN, ""));
+            } else {
+                self.put(word);
+            }
+            self.space = true;
+        }
+        if !text.is_empty() && !text.ends_with(char::is_whitespace) {
+            self.space = false;
+        }
+    }
+
+    /// What is written as it is, on the line.
+    pub(super) fn put(&mut self, text: &str) {
+        if text.is_empty() || self.full {
+            return;
+        }
+        if !self.started {
+            self.led = self.space;
+            self.prefix();
+        } else if self.breaks > 0 {
+            for count in 0..self.breaks {
+                if count > 0 {
+                    self.blank_prefix();
+                }
+                self.out.push('\n');
+            }
+            self.prefix();
+        } else if self.space {
+            self.out.push(' ');
+        }
+        (self.started, self.breaks, self.space) = (true, 0, false);
+        for mark in self.due.drain(..) {
+            self.out.push_str(mark);
+            self.written.push(mark);
+        }
+        self.out.push_str(text);
+        self.full |= self.out.len() > self.limit;
+    }
+
+    /// Lines as they are. They begin on a line of their own.
+    pub(super) fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
+        let mut first = true;
+        for line in lines {
+            if self.full {
+                return;
+            }
+            if line.is_empty() {
+                if !first {
+                    self.out.push('\n');
+                    self.blank_prefix();
+                }
+                continue;
+            }
+            if !first {
+                self.breaks = 1;
+            }
+            self.put(line);
+            first = false;
+        }
+    }
+
+    /// What follows is apart: on a new line, or behind a blank one.
+    pub(super) fn block(&mut self, breaks: u8) {
+        self.space = true;
+        if !self.inline {
+            // The mark of an item stands before its first paragraph.
+            let most = if self.prefixes.iter().any(|prefix| prefix.first.is_some()) { 1 } else { 2 };
+            self.breaks = self.breaks.max(breaks.min(most));
+        }
+    }
+
+    /// What follows is the next of its kind: on a new line, and no blank one between.
+    pub(super) fn item(&mut self) {
+        let after = self.breaks;
+        self.block(1);
+        let in_item = self.prefixes.last().is_some_and(|prefix| prefix.first.is_none() && prefix.rest.trim().is_empty());
+        if after == 2 && (in_item || self.after_item()) {
+            self.breaks = 1;
+        }
+    }
+
+    pub(super) fn line_break(&mut self) {
+        self.space = true;
+        if !self.inline && self.started {
+            self.breaks = (self.breaks + 1).min(2);
+        }
+    }
+
+    pub(super) fn space(&mut self, is_due: bool) {
+        self.space |= is_due;
+    }
+
+    /// Opens a mark, which is written before the next word.
+    pub(super) fn open(&mut self, mark: &'static str) {
+        self.due.push(mark);
+    }
+
+    /// Closes it, where it was written.
+    pub(super) fn close(&mut self, mark: &'static str, end: &str) {
+        if self.due.last() == Some(&mark) {
+            self.due.pop();
+        } else if let Some(at) = self.written.iter().rposition(|written| *written == mark) {
+            self.written.remove(at);
+            self.out.push_str(end);
+        }
+    }
+
+    pub(super) fn is_marked(&self, mark: &str) -> bool {
+        self.due.contains(&mark) || self.written.contains(&mark)
+    }
+
+    /// From here on lines begin with `first` once, then with `rest`.
+    pub(super) fn begin(&mut self, first: &str, rest: &str) {
+        if !self.inline {
+            self.prefixes.push(Prefix { first: Some(first.to_owned()), rest: rest.to_owned() });
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        if !self.inline {
+            self.prefixes.pop();
+        }
+    }
+
+    /// Begins something that is written by itself, on one line.
+    pub(super) fn capture(&mut self) -> Outer {
+        let inner = Self { inline: true, ..Self::new(self.limit) };
+        Outer(std::mem::replace(self, inner))
+    }
+
+    /// Ends it: what was written, and whether there was white space before and after it.
+    pub(super) fn release(&mut self, outer: Outer) -> (String, (bool, bool)) {
+        let inner = std::mem::replace(self, outer.0);
+        self.full |= inner.full;
+        let spaces = (inner.led, inner.space);
+        // Nothing was written: white space is white space all the same.
+        self.space |= !inner.started && inner.space;
+        (inner.out, spaces)
+    }
+
+    fn after_item(&self) -> bool {
+        let start = self.out.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.out[start..].trim_start_matches([' ', '>']);
+        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        line.starts_with("- ") || (number.len() < line.len() && number.starts_with(". "))
+    }
+
+    fn prefix(&mut self) {
+        for prefix in &mut self.prefixes {
+            match prefix.first.take() {
+                Some(first) => self.out.push_str(&first),
+                None => self.out.push_str(&prefix.rest),
+            }
+        }
+    }
+
+    /// What a blank line begins with: quotes go on, indentation needs none.
+    fn blank_prefix(&mut self) {
+        let all: String = self.prefixes.iter().filter(|prefix| prefix.first.is_none()).map(|prefix| prefix.rest.as_str()).collect();
+        self.out.push_str(all.trim_end());
+    }
+}

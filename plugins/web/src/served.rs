@@ -1,0 +1,49 @@
+//! A server for the tests of the tools: it gives one answer to whoever asks, once.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+
+pub(crate) struct Served {
+    pub(crate) url: String,
+    asked: JoinHandle<String>,
+}
+
+impl Served {
+    pub(crate) fn once(answer: &[u8]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let answer = answer.to_vec();
+        let serve = move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut asked = Vec::new();
+            // The client tells the length of its body last of its headers.
+            loop {
+                let mut buffer = [0; 4096];
+                let read = stream.read(&mut buffer).unwrap();
+                asked.extend_from_slice(&buffer[..read]);
+                let text = String::from_utf8_lossy(&asked).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let length: usize = head.rsplit_once("content-length: ").unwrap().1.parse().unwrap();
+                    if body.len() >= length {
+                        break;
+                    }
+                }
+                assert!(read > 0, "the request ends too early");
+            }
+            stream.write_all(&answer).unwrap();
+            String::from_utf8(asked).unwrap()
+        };
+        Self { url, asked: thread::spawn(serve) }
+    }
+
+    /// What it was asked.
+    pub(crate) fn asked(self) -> String {
+        self.asked.join().unwrap()
+    }
+}
+
+/// An answer with a page.
+pub(crate) fn html(page: &str) -> Vec<u8> {
+    format!("HTTP/1.0 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n\r\n{page}").into_bytes()
+}

@@ -1,0 +1,318 @@
+mod missed;
+
+use std::collections::BTreeMap;
+
+use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
+use schemars::{JsonSchema, Schema};
+use scraper::{ElementRef, Html, Node, Selector};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::asked::{self, Kind};
+use crate::page::charset;
+use crate::page::dom::Dom;
+
+/// Values where nobody says.
+const DEFAULT_LIMIT: usize = 10;
+
+/// Values at most.
+const MAX_LIMIT: usize = 1_000;
+
+/// Bytes of one value.
+const MAX_VALUE: usize = 20_000;
+
+/// Bytes of all values: they stand in the answer twice.
+const MAX_ALL: usize = 500_000;
+
+/// Bytes of a selector.
+const MAX_SELECTOR: usize = 1_000;
+
+/// Named fields at most.
+const MAX_FIELDS: usize = 50;
+
+pub(crate) struct WebScrape;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The page: an absolute URL, with its scheme.
+    url: String,
+    /// What to take: a CSS selector, or an object of named fields, each a selector: {"title": "h1", "links": {"select": "a", "extract": "attr:href"}}.
+    select: Select,
+    /// What of each element: `text`, `html`, or an attribute as `attr:href`. `text` where nothing is given.
+    #[schemars(regex(pattern = r"^(text|html|attr:[A-Za-z_:][A-Za-z0-9_.:-]*)$"))]
+    extract: Option<String>,
+    /// How many values, of each field, or how many items; 10 where nothing is given.
+    #[schemars(range(min = 1, max = 1_000))]
+    limit: Option<usize>,
+    /// With named fields: the selector of the elements that each hold one of every field, as the rows of a list do. The result is an object for
+    /// each of them.
+    items: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Select {
+    One(String),
+    Named(BTreeMap<String, Field>),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Field {
+    Selector(String),
+    Full(FullField),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FullField {
+    /// A CSS selector.
+    select: String,
+    /// What of each element: `text`, `html`, or an attribute as `attr:href`.
+    extract: Option<String>,
+}
+
+/// What was found, for programs. It is stable: fields may join, none changes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Envelope {
+    /// Where the page came from, after redirects.
+    url: String,
+    /// For one selector a list of values; for named fields an object of lists; with `items` a list of objects, with null for what an item
+    /// doesn't have.
+    results: Value,
+    /// How many elements there are, those beyond the limit too: of the selector, of `items`, or of all fields together.
+    total: usize,
+    /// Whether there are more than are here, or values were cut.
+    truncated: bool,
+}
+
+impl Tool for WebScrape {
+    const NAME: &str = "web_scrape";
+    const TITLE: Option<&str> = Some("Scrape a page");
+    const DESCRIPTION: &str = "Takes single values out of a web page by CSS selectors: texts, HTML or attributes. Use it for a page whose make you \
+        know: prices, tables, lists of links; use fetch to read a page, or to see what it has. Returns JSON: a list for one selector, an object of \
+        lists for named fields, a list of objects with `items`. Scripts are not run. Addresses (href, src) come absolute. A selector that \
+        matches nothing fails, and the answer says which names the page has.";
+    const ANNOTATIONS: Annotations = Annotations { open_world: true, ..Annotations::READ_ONLY };
+    const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Read)];
+    const ALIASES: &[&str] = &["web-scrape"];
+    const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("select", &["selector", "selectors"])];
+    const FENCE: Option<&str> = Some("scrape");
+    type Arguments = Arguments;
+
+    fn output_schema() -> Option<Schema> {
+        Some(berth_sdk::schema::of::<Envelope>())
+    }
+
+    fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
+        // What is wrong with them is told before anybody is asked.
+        let wanted = Wanted::of(&arguments)?;
+        let answer =
+            asked::request("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?.error_for_status()?;
+        if asked::kind(&answer.media_type(), &answer.body) == Kind::Binary {
+            let message = format!("it is no page, but {}", answer.media_type());
+            return Err(Failure::permanent("no-page", message));
+        }
+        let text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
+        let dom = Dom::parse(&text);
+        let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
+        let mut taken = Taken { base, room: MAX_ALL, total: 0, truncated: answer.cut || dom.cut };
+        let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+        let results = taken.results(&wanted, &dom.html, limit);
+        if taken.total == 0 {
+            return Err(missed::failure(&wanted, &dom.html));
+        }
+        let envelope = Envelope { url: answer.url, results, total: taken.total, truncated: taken.truncated };
+        let text = serde_json::to_string_pretty(&envelope)?;
+        let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
+        Output::from(part).with_structured(&envelope)
+    }
+}
+
+/// What is asked for, understood.
+struct Wanted {
+    fields: Vec<Wish>,
+    /// Whether there are names: else there is one field without.
+    named: bool,
+    items: Option<(String, Selector)>,
+}
+
+struct Wish {
+    name: String,
+    source: String,
+    selector: Selector,
+    extract: Extract,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Extract {
+    Text,
+    Html,
+    Attribute(String),
+}
+
+impl Wanted {
+    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        let extract = Extract::of(arguments.extract.as_deref())?;
+        let wish = |name: &str, source: &str, extract| {
+            Ok::<_, Failure>(Wish { name: name.to_owned(), source: source.to_owned(), selector: selector(source)?, extract })
+        };
+        let (fields, named) = match &arguments.select {
+            Select::One(source) => (vec![wish("", source, extract)?], false),
+            Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
+                return Err(Failure::invalid(format!("`select` names {} fields, and takes 1 to {MAX_FIELDS}", fields.len())));
+            }
+            Select::Named(fields) => {
+                let wishes = fields.iter().map(|(name, field)| match field {
+                    Field::Selector(source) => wish(name, source, extract.clone()),
+                    Field::Full(field) => {
+                        let own = field.extract.as_deref().map(|own| Extract::of(Some(own))).transpose()?;
+                        wish(name, &field.select, own.unwrap_or_else(|| extract.clone()))
+                    }
+                });
+                (wishes.collect::<Result<_, _>>()?, true)
+            }
+        };
+        let items = arguments.items.as_deref().map(|source| Ok::<_, Failure>((source.to_owned(), selector(source)?))).transpose()?;
+        if items.is_some() && !named {
+            return Err(
+                Failure::invalid("`items` goes with named fields").with_suggestion("Give `select` as an object: {\"name\": \"selector\"}.")
+            );
+        }
+        Ok(Self { fields, named, items })
+    }
+}
+
+impl Extract {
+    fn of(text: Option<&str>) -> Result<Self, Failure> {
+        match text {
+            None | Some("text") => Ok(Self::Text),
+            Some("html") => Ok(Self::Html),
+            Some(other) => match other.strip_prefix("attr:").filter(|name| !name.is_empty()) {
+                Some(name) => Ok(Self::Attribute(name.to_ascii_lowercase())),
+                None => Err(Failure::invalid(format!("extract is {other:?}; it is `text`, `html` or `attr:NAME`"))),
+            },
+        }
+    }
+}
+
+/// A selector, or what is wrong with it and where.
+fn selector(source: &str) -> Result<Selector, Failure> {
+    if source.len() > MAX_SELECTOR {
+        return Err(Failure::invalid(format!("a selector is at most {MAX_SELECTOR} bytes")));
+    }
+    Selector::parse(source).map_err(|_| {
+        let is_good = |end: &usize| Selector::parse(&source[..*end]).is_ok();
+        let good = source.char_indices().map(|(at, _)| at).filter(|at| *at > 0).rev().find(is_good).unwrap_or(0);
+        let place =
+            if good == 0 { "at its beginning".to_owned() } else { format!("after `{}`, at `{}`", &source[..good], &source[good..]) };
+        let advice = if source.starts_with('/') || source.contains("//") || source.contains('@') {
+            "This is XPath. Give a CSS selector: `div.price`, `table tr > td:nth-child(2)`, `a[href]`."
+        } else if source.contains(":contains") || source.contains(":has-text") || source.contains(":text") {
+            "CSS can't look for words. Select the elements, and look at their texts."
+        } else if [":eq(", ":first", ":last", ":gt(", ":lt("].iter().any(|part| source.contains(part)) {
+            "Take `:nth-of-type(1)`, `:last-of-type`, or a `limit`."
+        } else {
+            "Give a CSS selector: `div.price`, `#main h2`, `table tr > td:nth-child(2)`, `a[href^=\"/news\"]`."
+        };
+        Failure::invalid(format!("the selector `{source}` is wrong {place}")).with_suggestion(advice)
+    })
+}
+
+/// What is being taken, and how much still can be.
+struct Taken {
+    base: Url,
+    room: usize,
+    total: usize,
+    truncated: bool,
+}
+
+impl Taken {
+    fn results(&mut self, wanted: &Wanted, page: &Html, limit: usize) -> Value {
+        if let Some((_, items)) = &wanted.items {
+            let mut rows = Vec::new();
+            for item in page.select(items) {
+                self.total += 1;
+                if rows.len() >= limit {
+                    self.truncated = true;
+                    continue;
+                }
+                let value = |wish: &Wish, this: &mut Self| {
+                    let first = item.select(&wish.selector).find_map(|element| this.value(element, &wish.extract));
+                    (wish.name.clone(), first.map_or(Value::Null, Value::String))
+                };
+                rows.push(Value::Object(wanted.fields.iter().map(|wish| value(wish, self)).collect()));
+            }
+            return Value::Array(rows);
+        }
+        let mut fields = Map::new();
+        for wish in &wanted.fields {
+            let mut values = Vec::new();
+            for element in page.select(&wish.selector) {
+                self.total += 1;
+                if values.len() >= limit {
+                    self.truncated = true;
+                } else if let Some(value) = self.value(element, &wish.extract) {
+                    values.push(Value::String(value));
+                }
+            }
+            if !wanted.named {
+                return Value::Array(values);
+            }
+            fields.insert(wish.name.clone(), Value::Array(values));
+        }
+        Value::Object(fields)
+    }
+
+    /// What is asked for of an element; None where it hasn't that attribute.
+    fn value(&mut self, element: ElementRef<'_>, extract: &Extract) -> Option<String> {
+        let most = MAX_VALUE.min(self.room);
+        let mut value = match extract {
+            Extract::Text => text(element, most),
+            Extract::Html => element.html(),
+            Extract::Attribute(name) => {
+                let value = element.attr(name)?;
+                let is_address = matches!(name.as_str(), "href" | "src" | "action" | "poster" | "data");
+                let absolute = is_address.then(|| self.base.join(value.trim()).ok()).flatten();
+                absolute.map_or_else(|| value.to_owned(), String::from)
+            }
+        };
+        if value.len() > most {
+            self.truncated = true;
+            value.truncate(value.floor_char_boundary(most));
+        }
+        self.room -= value.len();
+        Some(value)
+    }
+}
+
+/// The text of an element, white space as it is seen, scripts and styles left out: at most a word more than `most` bytes.
+fn text(element: ElementRef<'_>, most: usize) -> String {
+    let mut text = String::new();
+    let mut space = false;
+    for node in element.descendants() {
+        let Node::Text(part) = node.value() else { continue };
+        let within = node.parent().and_then(|parent| parent.value().as_element().map(|element| element.name()));
+        if matches!(within, Some("script" | "style" | "noscript" | "template")) {
+            continue;
+        }
+        space |= part.starts_with(char::is_whitespace);
+        for word in part.split_whitespace() {
+            if space && !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(word);
+            space = true;
+            if text.len() > most {
+                return text;
+            }
+        }
+        space &= part.is_empty() || part.ends_with(char::is_whitespace) || part.trim().is_empty();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! What to say where nothing matches: what the page has instead.
+
+use std::collections::BTreeMap;
+
+use berth_sdk::{Category, Content, Failure};
+use scraper::{Html, Node};
+use serde_json::json;
+
+use super::Wanted;
+
+/// Names of a kind that are told.
+const MAX_NAMES: usize = 30;
+
+/// The longest name that is told.
+const MAX_NAME: usize = 60;
+
+/// The failure. The page's names stand in a part of their own: they are the page's words.
+pub(super) fn failure(wanted: &Wanted, page: &Html) -> Failure {
+    let sources: Vec<&str> = match &wanted.items {
+        Some((source, _)) => vec![source],
+        None => wanted.fields.iter().map(|wish| wish.source.as_str()).collect(),
+    };
+    let (mut tags, mut classes, mut ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for node in page.tree.nodes() {
+        let Node::Element(element) = node.value() else { continue };
+        count(&mut tags, element.name());
+        element.classes().take(8).for_each(|class| count(&mut classes, class));
+        if let Some(id) = element.id() {
+            count(&mut ids, id);
+        }
+    }
+    let names: Vec<String> = sources.iter().flat_map(|source| named(source)).collect();
+    let told = json!({ "tags": most(tags, &names), "classes": most(classes, &names), "ids": most(ids, &names) });
+    let selectors = sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
+    let message = format!("nothing on the page matches {selectors}");
+    let advice = "Choose among the names that the page has, or read it with fetch first. What scripts make is not there.";
+    let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(told.to_string()) };
+    Failure::new(Category::InvalidParameters, message).with_code("no-match").with_suggestion(advice).with_content(part)
+}
+
+fn count<'a>(counts: &mut BTreeMap<&'a str, usize>, name: &'a str) {
+    if !name.is_empty() && name.len() <= MAX_NAME {
+        *counts.entry(name).or_default() += 1;
+    }
+}
+
+/// The names in a selector.
+fn named(source: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    source.split(|c| !is_name(c)).filter(|name| name.len() > 1).map(str::to_lowercase).collect()
+}
+
+/// The names that are nearest to those that were asked for, then the most frequent.
+fn most<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
+    let is_near = |name: &str| {
+        let name = name.to_lowercase();
+        wanted.iter().any(|wanted| name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name)))
+    };
+    let mut names: Vec<(bool, usize, &str)> = counts.into_iter().map(|(name, count)| (is_near(name), count, name)).collect();
+    names.sort_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
+    names.into_iter().take(MAX_NAMES).map(|(_, _, name)| name).collect()
+}

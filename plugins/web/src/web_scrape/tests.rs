@@ -1,0 +1,92 @@
+use berth_sdk::{Category, testing};
+use serde_json::json;
+
+use super::*;
+use crate::served::{Served, html};
+
+const PAGE: &str = "<title>Shop</title><body><h1>All  <i>things</i></h1><script>no()</script>\
+    <ul><li class='thing'><a href='/1'>One</a><span class=price>1 €</span></li>\
+    <li class='thing'><a href='2?a=b'>Two</a></li></ul><p id=end>End<style>p{}</style>";
+
+fn scrape(mut arguments: Value) -> Result<Value, Failure> {
+    let served = Served::once(&html(PAGE));
+    arguments["url"] = format!("{}/a/", served.url).into();
+    let output = testing::call::<WebScrape>(arguments)?;
+    let structured = output.structured.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(output.content[0].as_text().unwrap()).unwrap(), structured);
+    let url = served.url;
+    Ok(serde_json::from_str(&structured.to_string().replace(&url, "http://shop")).unwrap())
+}
+
+#[track_caller]
+fn check(arguments: Value, results: Value, total: usize, truncated: bool) {
+    let expected = json!({ "url": "http://shop/a/", "results": results, "total": total, "truncated": truncated });
+    assert_eq!(scrape(arguments).unwrap(), expected);
+}
+
+#[test]
+fn one_selector_gives_a_list() {
+    check(json!({ "select": "h1" }), json!(["All things"]), 1, false);
+    check(json!({ "select": "li a", "extract": "attr:href" }), json!(["http://shop/1", "http://shop/a/2?a=b"]), 2, false);
+    check(json!({ "select": "li", "extract": "attr:class", "limit": 1 }), json!(["thing"]), 2, true);
+    check(json!({ "select": ".price", "extract": "html" }), json!(["<span class=\"price\">1 €</span>"]), 1, false);
+    check(json!({ "select": "#end" }), json!(["End"]), 1, false);
+}
+
+#[test]
+fn named_fields_give_lists_or_with_items_objects() {
+    let fields = json!({ "name": "a", "to": { "select": "a", "extract": "attr:href" }, "price": ".price" });
+    let lists = json!({ "name": ["One", "Two"], "to": ["http://shop/1", "http://shop/a/2?a=b"], "price": ["1 €"] });
+    check(json!({ "select": fields }), lists, 5, false);
+    let rows =
+        json!([{ "name": "One", "to": "http://shop/1", "price": "1 €" }, { "name": "Two", "to": "http://shop/a/2?a=b", "price": null }]);
+    check(json!({ "select": fields, "items": "li.thing" }), rows, 2, false);
+}
+
+#[test]
+fn what_matches_nothing_says_what_the_page_has() {
+    let failure = scrape(json!({ "select": "div.things > .prices" })).unwrap_err();
+    assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-match")));
+    assert_eq!(failure.message, "nothing on the page matches `div.things > .prices`");
+    let told: Value = serde_json::from_str(&failure.joined_text()).unwrap();
+    assert_eq!((&told["classes"], &told["ids"]), (&json!(["thing", "price"]), &json!(["end"])));
+    assert!(told["tags"].as_array().unwrap().contains(&json!("li")));
+}
+
+#[test]
+fn what_is_wrong_with_a_selector_is_told_with_its_place() {
+    for (selector, place, advice) in [
+        ("div[", "after `div`, at `[`", "CSS selector"),
+        ("p:contains('x')", "after `p`, at `:contains('x')`", "can't look for words"),
+        ("//div[@id]", "at its beginning", "XPath"),
+        ("li:eq(0)", "after `li`, at `:eq(0)`", ":nth-of-type"),
+        ("", "at its beginning", "CSS selector"),
+    ] {
+        let failure = testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": selector })).unwrap_err();
+        assert_eq!(failure.category, Category::InvalidParameters);
+        assert_eq!(failure.message, format!("the selector `{selector}` is wrong {place}"));
+        assert!(failure.suggestion.as_ref().is_some_and(|told| told.contains(advice)), "{failure:?}");
+    }
+    for arguments in [
+        json!({ "select": "a", "extract": "attr:" }),
+        json!({ "select": "a", "extract": "words" }),
+        json!({ "select": {} }),
+        json!({ "select": "a", "items": "li" }),
+        json!({ "select": "a".repeat(2_000) }),
+    ] {
+        let mut arguments = arguments;
+        arguments["url"] = "http://127.0.0.1:1/".into();
+        assert_eq!(testing::call::<WebScrape>(arguments).unwrap_err().category, Category::InvalidParameters);
+    }
+}
+
+#[test]
+fn values_are_bounded() {
+    let page = format!("<body>{}", "<p>0123456789</p>".repeat(60_000));
+    let served = Served::once(&html(&page));
+    let output = testing::call::<WebScrape>(json!({ "url": served.url, "select": "*", "extract": "html", "limit": 1000 })).unwrap();
+    let structured = output.structured.unwrap();
+    assert_eq!(structured["truncated"], true);
+    let lengths = structured["results"].as_array().unwrap().iter().map(|value| value.as_str().unwrap().len());
+    assert!(lengths.sum::<usize>() <= MAX_ALL);
+}
