@@ -39,6 +39,7 @@ mod races;
 mod ready;
 mod reload;
 mod remedies;
+mod requests;
 mod retry;
 mod secrets;
 mod shell;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_host::config::Folders;
 use berth_host::text::neutral_line;
 use berth_host::{HostError, Session};
-use berth_mcp::{Http, ServeError, Server, serve_http, serve_stdio};
+use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 
 use crate::arguments::{Options, ServeArguments};
 use crate::call::interrupt;
@@ -20,20 +20,25 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
-    let server = async |folders: &Folders| -> Result<Server, Error> {
-        let host = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch().build().await?;
+    let server = async |folders: &Folders, place: Option<&Place>| -> Result<Server, Error> {
+        let mut builder = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch();
+        if let Some(Place::Tcp(address)) = place {
+            builder = builder.listens_on(*address);
+        }
+        let host = builder.build().await?;
         Server::new(Arc::new(host), folders.clone(), &settings).map_err(failed)
     };
     match arguments.http {
         None => host::block_on_this_thread(async {
-            serve_stdio(server(&folders).await?, Session::new(session()?), end).await.map_err(failed)?;
+            serve_stdio(server(&folders, None).await?, Session::new(session()?), end).await.map_err(failed)?;
             Ok(Exit::Success)
         }),
         Some(place) => host::block_on(async {
             let begun = async {
                 // Before plugins are loaded: what is wrong here is told at once.
                 let http = Http::bind(place, serve, &folders, !arguments.no_auth).await.map_err(failed)?;
-                Ok::<_, Error>((http, server(&folders).await?))
+                let server = server(&folders, Some(http.place())).await?;
+                Ok::<_, Error>((http, server))
             };
             let (http, server) = tokio::select! {
                 begun = begun => begun?,

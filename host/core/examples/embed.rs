@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // First, before there is a second thread: plugins are compiled by this program, started again.
     berth_host::helper_hook();
     let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: embed file.wasm FOLDER")?;
-    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
+    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = reactor.block_on(agent(&plugin, Path::new(&folder)));
     // Without waiting for a call that hangs in a system call: its answer has left long ago.
     reactor.shutdown_background();

@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     berth_host::helper_hook();
     let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: provider file.wasm FOLDER")?;
     // One thread is enough for a program that mostly waits.
-    let reactor = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     reactor.block_on(calls(&plugin, Path::new(&folder)))
 }
 

@@ -1,11 +1,13 @@
 //! How a host is made: the one constructor that every front end uses.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Runtime};
+use berth_system::egress::{Network, Resolve};
 
 use crate::approvals::Asking;
 use crate::audit::Audit;
@@ -30,6 +32,8 @@ pub struct HostBuilder {
     plugin_files: Vec<PathBuf>,
     providers: Vec<Arc<dyn Provider>>,
     helper: Option<PathBuf>,
+    resolver: Option<Arc<dyn Resolve>>,
+    listening: Vec<SocketAddr>,
     watch: bool,
     front_end: Option<Cow<'static, str>>,
 }
@@ -88,6 +92,22 @@ impl HostBuilder {
         self
     }
 
+    /// Who looks up the names that requests of plugins name. Without it, the system does. Whatever it says is decided on as what the system
+    /// says: an address that nothing grants is not connected to.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// An address that this program listens on: no request of a plugin goes there, whatever is granted. One that stands for all addresses
+    /// of the machine stands for each of them.
+    #[must_use]
+    pub fn listens_on(mut self, address: SocketAddr) -> Self {
+        self.listening.push(address);
+        self
+    }
+
     /// Keeps the plugins up with their files while the host lives: what is put into the plugin folder, changed or taken away there. A
     /// program that makes a call and ends has no use for it. It takes a thread, which sleeps until something changes and uses the runtime
     /// then: let the host end before its runtime does.
@@ -131,7 +151,8 @@ impl HostBuilder {
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
         let governor = Arc::new(Governor::new(Rules::of(&self.config)?));
         let helper = self.helper.or_else(berth_runtime::own_helper);
-        let policies = Policies::new(self.config, folders, directory, &self.plugin_files, Arc::clone(&governor), helper.clone());
+        let network = Network { resolver: self.resolver, listening: self.listening.into(), ..Network::default() };
+        let policies = Policies::new(self.config, folders, directory, &self.plugin_files, Arc::clone(&governor), helper.clone(), network);
         policies.check_replacements(&self.builtins)?;
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);

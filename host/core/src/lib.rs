@@ -30,7 +30,7 @@
 //!     berth_host::helper_hook();
 //!     let wasm = std::fs::read("../berth/target/plugins/file.wasm")?;
 //!     let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
-//!     let reactor = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+//!     let reactor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 //!     reactor.block_on(async {
 //!         let host = Host::builder().builtins(&[file]).build().await?;
 //!         let answer = host.call(Request::new("read", json!({ "path": "Cargo.toml" }))).await;
@@ -208,7 +208,7 @@
 //! # Threads and the runtime
 //!
 //! [`HostBuilder::build`] and [`Host::call`] run on tokio, on one thread or many, and need its time driver (`enable_time`): without it they
-//! panic.
+//! panic. Where plugins make requests, its I/O driver too (`enable_all`): without that, their calls fail.
 //!
 //! * A `Host` is `Send` and `Sync`; put it in an [`Arc`](std::sync::Arc). Calls run at once, as many as `[tools] max_concurrent` says; one
 //!   more waits 2 s, and is answered `busy` then.
@@ -267,6 +267,7 @@ pub use berth_policy::{
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
+pub use berth_system::egress::Resolve;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
 pub use host::{Answer, Audience, Host, Request, Step};

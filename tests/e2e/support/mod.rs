@@ -10,6 +10,9 @@ mod log;
 mod process;
 mod running;
 mod scene;
+#[allow(dead_code, reason = "shared with the tests of berth-system, which use more of it")]
+#[path = "../../../host/system/tests/egress/server.rs"]
+pub(crate) mod server;
 
 pub(crate) use answers::{failure, loot, refused};
 pub(crate) use artifacts::{berth, built, builtin, example, fetched, plugin};

@@ -48,10 +48,11 @@ impl Policies {
         files: &[PathBuf],
         governor: Arc<Governor>,
         helper: Option<PathBuf>,
+        network: Network,
     ) -> Self {
         let mut own = config.own(&folders, &directory);
         own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
-        Self { config, folders, directory, own, governor, helper, network: Network::default() }
+        Self { config, folders, directory, own, governor, helper, network }
     }
 
     /// What the built-in plugin of a name is granted.
@@ -93,8 +94,8 @@ impl Policies {
 
     /// The way out for a plugin's requests.
     fn egress(&self, mut settings: Settings) -> Arc<Egress> {
-        let Network { resolver, own, trust, .. } = self.network.clone();
-        settings.network = Network { resolver, own, trust, ..settings.network };
+        let Network { resolver, listening, trust, .. } = self.network.clone();
+        settings.network = Network { resolver, listening, trust, ..settings.network };
         Arc::new(Egress::new(settings))
     }
 

@@ -18,11 +18,15 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
+use super::stream::Stream;
 use super::{Error, Network, Resolve, Settings};
 
 /// How long looking a name up and connecting may take, both together, and one address of several.
 const CONNECT: Duration = Duration::from_secs(10);
 const ADDRESS: Duration = Duration::from_secs(4);
+
+/// Connections of one plugin, those that wait among them. One more waits for another to go.
+const CONNECTIONS: usize = 128;
 
 /// Addresses of one name that are looked at.
 const MAX_ADDRESSES: usize = 32;
@@ -38,22 +42,25 @@ pub(super) struct Connector(Arc<Inner>);
 struct Inner {
     settings: Arc<Settings>,
     proxy: Option<Matcher>,
+    places: Arc<Semaphore>,
 }
 
 impl Connector {
     pub(super) fn new(settings: Arc<Settings>) -> Self {
         let proxy = settings.network.proxy.as_ref();
         let proxy = proxy.map(|proxy| Matcher::builder().all(proxy.url.clone()).no(proxy.except.clone()).build());
-        Self(Arc::new(Inner { settings, proxy }))
+        Self(Arc::new(Inner { settings, proxy, places: Arc::new(Semaphore::new(CONNECTIONS)) }))
     }
 
-    async fn connect(&self, uri: Uri) -> Result<TokioIo<TcpStream>, Error> {
+    async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
         let target = Target::of(&uri.to_string()).map_err(Error::Url)?;
         let until = Instant::now() + CONNECT;
-        match self.0.proxy.as_ref().and_then(|proxy| proxy.intercept(&uri)) {
-            Some(proxy) => self.through(&proxy, &target, until).await,
-            None => dial(&self.addresses(&target, until).await?, target.port, until).await,
-        }
+        let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await else { return Err(Error::Busy) };
+        let tcp = match self.0.proxy.as_ref().and_then(|proxy| proxy.intercept(&uri)) {
+            Some(proxy) => self.through(&proxy, &target, until).await?,
+            None => dial(&self.addresses(&target, until).await?, target.port, until).await?,
+        };
+        Ok(TokioIo::new(Stream { tcp, _place: place }))
     }
 
     /// The addresses of a target, each of which it may be reached at.
@@ -63,16 +70,15 @@ impl Connector {
             Host::Address(address) => vec![*address],
             Host::Name(name) => look_up(network, name, until).await?,
         };
-        let own = network.own.all();
         for address in &addresses {
-            reach.address(target, *address, &own).map_err(|denial| Error::Address(Box::new(denial)))?;
+            reach.address(target, *address, &network.listening).map_err(|denial| Error::Address(Box::new(denial)))?;
         }
         Ok(addresses)
     }
 
     /// A tunnel through the proxy. It is told the address that was looked at, so that it can't find another one behind the name, unless the
     /// operator leaves names to it.
-    async fn through(&self, proxy: &Intercept, target: &Target, until: Instant) -> Result<TokioIo<TcpStream>, Error> {
+    async fn through(&self, proxy: &Intercept, target: &Target, until: Instant) -> Result<TcpStream, Error> {
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
             Host::Name(name) if names => name.clone(),
@@ -88,7 +94,7 @@ impl Connector {
             tunnel = tunnel.with_auth(auth.clone());
         }
         match timeout_at(until, tunnel.call(to)).await {
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(stream)) => Ok(stream.into_inner()),
             Ok(Err(error)) => Err(Error::Proxy(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))),
             Err(_) => Err(Error::Proxy("it took too long".to_owned())),
         }
@@ -96,7 +102,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Stream>;
     type Error = Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>> + Send>>;
 
@@ -129,7 +135,7 @@ impl Service<Uri> for ToProxy {
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let addresses = system_look_up(&host, until).await?;
-            dial(&addresses, uri.port_u16().unwrap_or(80), until).await
+            dial(&addresses, uri.port_u16().unwrap_or(80), until).await.map(TokioIo::new)
         })
     }
 }
@@ -180,7 +186,7 @@ impl Resolve for SystemResolver {
 }
 
 /// Connects to the first of some addresses that answers.
-async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TokioIo<TcpStream>, Error> {
+async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStream, Error> {
     let mut failed = Error::ConnectionTimeout;
     for (index, address) in addresses.iter().enumerate() {
         let last = index + 1 == addresses.len();
@@ -189,7 +195,7 @@ async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TokioIo
             Ok(Ok(stream)) => {
                 // What is sent is whole requests; waiting for more of them only costs.
                 let _ = stream.set_nodelay(true);
-                return Ok(TokioIo::new(stream));
+                return Ok(stream);
             }
             Ok(Err(error)) => failed = Error::of_connection(&error),
             Err(_) => failed = Error::ConnectionTimeout,

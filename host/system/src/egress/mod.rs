@@ -13,12 +13,13 @@ mod redirects;
 mod secrets;
 mod send;
 mod settings;
+mod stream;
 mod tls;
 
 pub use error::Error;
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
-pub use settings::{Limits, Network, OwnPorts, Proxy, Resolve, Settings};
+pub use settings::{Limits, Network, Proxy, Resolve, Settings};
 pub use tls::Trust;
 
 use std::fmt;
@@ -38,7 +39,7 @@ type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
 /// Connections that wait for the next request to the same place, and how long they do.
 const IDLE_CONNECTIONS: usize = 4;
-const IDLE: std::time::Duration = std::time::Duration::from_secs(60);
+const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Headers of an answer.
 const MAX_HEADERS: usize = 256;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_policy::egress::{HostPattern, Reach};
@@ -37,7 +37,7 @@ pub struct Network {
     /// Who looks names up. None: the system.
     pub resolver: Option<Arc<dyn Resolve>>,
     /// Where this program listens: no request goes there.
-    pub own: OwnPorts,
+    pub listening: Arc<[SocketAddr]>,
     /// Whom TLS trusts, as soon as that was read; clones share it.
     pub trust: Arc<Trust>,
 }
@@ -52,10 +52,6 @@ pub struct Proxy {
     /// Whether the proxy looks names up, rather than this machine. What they resolve to isn't checked then.
     pub resolves: bool,
 }
-
-/// The addresses that this program listens on. Cheap to clone; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct OwnPorts(Arc<RwLock<Vec<SocketAddr>>>);
 
 /// Looks names up.
 pub trait Resolve: Send + Sync + fmt::Debug {
@@ -80,16 +76,4 @@ pub struct Limits {
     pub concurrent: usize,
     /// Requests of one call.
     pub requests: u32,
-}
-
-impl OwnPorts {
-    /// Adds an address that this program listens on.
-    pub fn add(&self, address: SocketAddr) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(address);
-    }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<SocketAddr> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }

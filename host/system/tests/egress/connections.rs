@@ -58,7 +58,6 @@ fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
             ("metadata.example.com", &[&["169.254.169.254"]]),
             ("none.example.com", &[&[]]),
         ]));
-        settings.network.own.add(server.address);
         let caller = Caller::new(settings);
         for name in ["moves", "moves", "mixed", "mapped", "private", "metadata"] {
             let got = caller.get(&format!("http://{name}.example.com:{port}/")).await;
@@ -102,8 +101,8 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
 fn where_this_program_listens_no_request_goes() {
     run(async {
         let server = Server::plain(hello);
-        let settings = settings(&["127.0.0.0/8", "localhost"]);
-        settings.network.own.add(server.address);
+        let mut settings = settings(&["127.0.0.0/8", "localhost"]);
+        settings.network.listening = [server.address].into();
         let caller = Caller::new(settings);
         for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
             let got = caller.get(&format!("http://{host}:{}/", server.port())).await;

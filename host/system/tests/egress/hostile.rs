@@ -6,7 +6,7 @@ use http::Request;
 use http_body_util::Full;
 
 use crate::server::{Server, Wire, answer};
-use crate::{Caller, Got, run, settings};
+use crate::{Caller, Got, Loopback, run, settings};
 
 /// Numbers that look random and are the same each time.
 struct Numbers(u64);
@@ -164,5 +164,29 @@ fn requests_wait_for_their_turn_and_no_more_run_at_once() {
             assert_eq!(caller.await.expect("it ends").expect("it answers"), "hello");
         }
         assert_eq!(most.load(std::sync::atomic::Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn connections_that_wait_are_bounded_too() {
+    run(async {
+        let server = Server::plain(|_, wire| answer(wire, "200 OK", &[], b"hello"));
+        let port = server.port();
+        let mut settings = settings(&[&format!("*.many.test:{port}")]);
+        settings.limits.time = Duration::from_millis(500);
+        settings.limits.requests = 1000;
+        settings.network.resolver = Some(Arc::new(Loopback));
+        let caller = Caller::new(settings);
+        let mut failed = 0;
+        for number in 0..132 {
+            match caller.get(&format!("http://host-{number}.many.test:{port}/")).await {
+                Ok(got) => assert_eq!(got.text(), "hello"),
+                Err(error) => {
+                    assert!(matches!(error, Error::Timeout | Error::Busy), "{number}: {error}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(server.connections() <= 128 && failed >= 4, "{} connections, {failed} failed", server.connections());
     });
 }

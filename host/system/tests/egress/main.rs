@@ -144,3 +144,13 @@ impl Resolve for NoAnswer {
         Box::pin(std::future::pending())
     }
 }
+
+/// Has every name here.
+#[derive(Debug)]
+struct Loopback;
+
+impl Resolve for Loopback {
+    fn resolve<'r>(&'r self, _: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) })
+    }
+}
