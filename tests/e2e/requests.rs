@@ -1,7 +1,6 @@
 //! Attacks on the way to the network: what was not granted, more of it than there may be, and what is left behind. How a server can attack
 //! is tested where the requests are made, in the tests of `berth-system`.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use berth_host::{Answer, Category};
