@@ -103,6 +103,9 @@ fn tools_are_listed_and_described() {
         "move_path",
         "delete_path",
         "bash",
+        "fetch",
+        "web_scrape",
+        "http_request",
     ] {
         assert!(listed.lines().any(|line| line.starts_with(tool)), "{tool} is missing: {listed}");
     }

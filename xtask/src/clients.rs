@@ -1,5 +1,6 @@
-//! Other people's clients and servers of the protocol, and its conformance suite, which the tests and the benches of the MCP server take:
-//! fetched once, in the versions that stand in `tests/clients`.
+//! Other people's clients and servers of the protocol, and its conformance suite, which the tests and the benches of the MCP server take, and
+//! real pages with what other extractors keep of them, which the test of the web tools takes: fetched once, in the versions that stand in
+//! `tests/clients`.
 //!
 //! A machine without Node or Python, or without its registry, has to stay green. So nothing here is an error: what can't be had is left out,
 //! loudly, and the tests and benches that would take it say so as well.
@@ -23,9 +24,10 @@ struct Language {
     fetch: fn(&Path) -> Result<(), String>,
 }
 
-const LANGUAGES: [Language; 2] = [
+const LANGUAGES: [Language; 3] = [
     Language { name: "node", fixed: "package-lock.json", files: &["package.json", ".npmrc", "drive.mjs"], fetch: npm },
     Language { name: "python", fixed: "requirements.txt", files: &["drive.py"], fetch: pip },
+    Language { name: "pages", fixed: "archives.txt", files: &["requirements.txt", "reference.py"], fetch: pages },
 ];
 
 /// What an unfinished folder doesn't have: a copy of the file that fixes the versions.
@@ -35,7 +37,7 @@ const FETCHED: &str = "fetched";
 pub(crate) fn provide() -> Vec<String> {
     let left_out = |language: &Language| match language.provide() {
         Ok(()) => None,
-        Err(why) => Some(format!("clients and servers in {}: {why}", language.name)),
+        Err(why) => Some(format!("tests/clients/{}: {why}", language.name)),
     };
     LANGUAGES.iter().filter_map(left_out).collect()
 }
@@ -72,4 +74,14 @@ fn pip(folder: &Path) -> Result<(), String> {
     step::run("python3 -m venv", Command::new("python3").current_dir(folder).args(["-m", "venv", "."]))?;
     let options = ["--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--retries=1", "--requirement=requirements.txt"];
     step::run("pip install", Command::new(folder.join("bin/pip")).current_dir(folder).arg("install").args(options))
+}
+
+/// Archives of sources hold the pages. `pip` asks each for its metadata, for which the package's own build is run, so the archives are fixed by
+/// their digests.
+fn pages(folder: &Path) -> Result<(), String> {
+    pip(folder)?;
+    let options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:", "--retries=1", "--dest=archives"];
+    let mut download = Command::new(folder.join("bin/pip"));
+    step::run("pip download", download.current_dir(folder).arg("download").args(options).arg("--requirement=archives.txt"))?;
+    step::run("reference.py", Command::new(folder.join("bin/python")).current_dir(folder).arg("reference.py"))
 }

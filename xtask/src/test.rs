@@ -48,6 +48,7 @@ const ALL: &[Step] = &[
     Step { name: "format", check: |_, _| format() },
     Step { name: "tidy", check: |_, _| tidy::check() },
     Step { name: "clippy of the plugins", check: |_, _| clippy_of_the_plugins() },
+    CLIENTS,
     Step {
         name: "tests of the plugins",
         check: |tally, _| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"])),
@@ -56,7 +57,6 @@ const ALL: &[Step] = &[
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
     Step { name: "documentation", check: |_, _| documentation() },
-    CLIENTS,
     TESTS,
 ];
 

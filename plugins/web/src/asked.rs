@@ -7,7 +7,7 @@ use berth_sdk::http::Request;
 /// Who asks. Servers that are told nothing refuse more often.
 const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
 
-/// How long a step of the way may take. The host's time for a request, `[tools.web] timeout_secs`, is over before.
+/// How long a step of the way may take. The host's time for a request, `timeout` in `[tools.web]`, is over before.
 const TIME: Duration = Duration::from_secs(60);
 
 /// Bytes that are read, whatever the operator allows: reading what is more takes the time that a call has.
