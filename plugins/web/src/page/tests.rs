@@ -67,6 +67,14 @@ fn tables_of_data_are_tables() {
 }
 
 #[test]
+fn a_table_of_too_many_cells_is_cut_and_says_so() {
+    let base = Url::parse("https://example.com/").unwrap();
+    let table = |rows| format!("<table>{}</table>", "<tr><td>x<td>y".repeat(rows));
+    assert!(!markdown(&table(9_000), &base).cut);
+    assert!(markdown(&table(11_000), &base).cut);
+}
+
+#[test]
 fn what_is_not_seen_is_not_there() {
     check("<script>a</script><style>b</style><noscript>c</noscript><template>d</template><p hidden>e</p>f", "f");
     check("<p style='color:red; DISPLAY : none'>a</p><p aria-hidden=true>b</p><svg><text>c</text></svg><button>d</button>e", "e");

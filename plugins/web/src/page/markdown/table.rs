@@ -53,6 +53,9 @@ impl Page<'_> {
                 lines.push(line);
             }
         }
+        if cells_left == 0 {
+            self.out.cut();
+        }
         self.out.block(2);
         let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
         let mut text = Vec::new();

@@ -5,6 +5,8 @@ pub(super) struct Writer {
     out: String,
     limit: usize,
     full: bool,
+    /// Whether something was left out.
+    cut: bool,
     /// What lines begin with: quotes, and the indentation of items.
     prefixes: Vec<Prefix>,
     /// Line ends that are due: 1 for a new line, 2 for a blank one between.
@@ -36,6 +38,7 @@ impl Writer {
             out: String::new(),
             limit,
             full: false,
+            cut: false,
             prefixes: Vec::new(),
             breaks: 0,
             space: false,
@@ -51,7 +54,12 @@ impl Writer {
         if self.started {
             self.out.push('\n');
         }
-        (self.out, self.full)
+        (self.out, self.full || self.cut)
+    }
+
+    /// Notes that something is left out.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
     }
 
     pub(super) fn is_full(&self) -> bool {
