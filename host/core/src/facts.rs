@@ -48,6 +48,8 @@ pub(crate) struct Facts {
     pub(crate) cached: bool,
     /// Under what the answer may be kept. None where it may not.
     pub(crate) answer: Option<Key>,
+    /// The shapes of injection in what strangers wrote.
+    pub(crate) injections: Vec<&'static str>,
     /// Whether a part of the answer was left out.
     pub(crate) truncated: bool,
     pub(crate) report: Arc<Report>,

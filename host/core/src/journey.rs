@@ -72,6 +72,7 @@ impl Host {
             attempts: 0,
             cached: false,
             answer: None,
+            injections: Vec::new(),
             truncated: false,
             report: Arc::new(Report::default()),
         };

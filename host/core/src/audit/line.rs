@@ -110,6 +110,20 @@ impl<'k> Line<'k> {
         }
     }
 
+    /// Words of the host's own, where there are any.
+    pub(super) fn words(&mut self, key: &str, words: &[&str]) {
+        for (at, word) in words.iter().enumerate() {
+            if at == 0 {
+                self.key(key);
+            }
+            self.0.push(if at == 0 { b'[' } else { b',' });
+            quoted(&mut self.0, word);
+        }
+        if !words.is_empty() {
+            self.0.push(b']');
+        }
+    }
+
     /// Objects of a word, a word and a text each.
     pub(super) fn list<'a>(&mut self, key: &str, keys: [&str; 3], items: impl Iterator<Item = (&'a str, &'a str, &'a str)>, max: usize) {
         let mut first = true;

@@ -82,6 +82,7 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
     }
     line.flag("cached", facts.cached);
     line.flag("truncated", facts.truncated);
+    line.words("injection_flagged", &facts.injections);
     told(&mut line, facts);
     line.into_bytes()
 }

@@ -6,6 +6,7 @@
 
 mod cut;
 mod fence;
+mod flagged;
 mod heard;
 mod marks;
 mod shortened;
@@ -19,6 +20,7 @@ use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events,
 use berth_policy::redact;
 use serde_json::{Value, json};
 
+use crate::catalogue::Tool;
 use crate::config::Redaction;
 use crate::facts::Facts;
 use crate::host::Audience;
@@ -59,6 +61,9 @@ impl Shaping {
         let source = self.redacts(facts).then(|| Source::of(facts));
         let (mut outcome, truncated) = cleaned(outcome, source, self.result, cancel).await;
         facts.truncated |= truncated;
+        if is_strange(facts) {
+            facts.injections = flagged::flag(&mut outcome).await;
+        }
         if facts.audience == Audience::Model {
             self.for_model(facts, &mut outcome).await;
         }
@@ -88,11 +93,11 @@ impl Shaping {
     /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers wrote.
     async fn for_model(&self, facts: &mut Facts, outcome: &mut Outcome) {
         let Some(tool) = facts.tool.clone() else { return };
-        let rest = tool.definition.name == READ_OVERFLOW && tool.is_built_in();
-        let strange = match rest {
-            true => facts.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
-            false => tool.definition.annotations.open_world,
-        };
+        let (rest, strange) = (is_rest(&tool), is_strange(facts));
+        if strange {
+            flagged::tell(outcome, "berth:untrusted", json!(true));
+        }
+        let warning = flagged::warning(&facts.injections).map(Content::text);
         let (content, structured, meta) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
             Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
@@ -119,6 +124,7 @@ impl Shaping {
                 let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
                 content.insert(0, Content::text(text));
+                content.splice(0..0, warning);
                 let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
                 let told = json!({ "id": id, "offset": ends.offset, "left_out": ends.left_out, "total": ends.total });
                 match meta {
@@ -130,12 +136,13 @@ impl Shaping {
             }
         }
         if fence.is_some() {
-            for part in content {
+            for part in content.iter_mut() {
                 if let Body::Text(text) = &mut part.body {
                     *text = around(text);
                 }
             }
         }
+        content.splice(0..0, warning);
     }
 
     /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
@@ -147,6 +154,19 @@ impl Shaping {
         };
         blocking(keep).await
     }
+}
+
+/// Whether a tool reads on in an answer that was kept.
+fn is_rest(tool: &Tool) -> bool {
+    tool.definition.name == READ_OVERFLOW && tool.is_built_in()
+}
+
+/// Whether what a call answers with was written by strangers.
+fn is_strange(facts: &Facts) -> bool {
+    facts.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
+        true => facts.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
+        false => tool.definition.annotations.open_world,
+    })
 }
 
 /// Runs what may wait for a disk on a thread that may.
