@@ -54,6 +54,8 @@ pub struct Requested {
     pub secrets: Vec<String>,
     /// The rule that refused it, or what went wrong.
     pub failed: Option<String>,
+    /// Whether a rule refused it.
+    pub refused: bool,
 }
 
 /// The files and directories that a call has looked at.

@@ -148,7 +148,7 @@ fn show(trail: &Trail, id: &str, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-const HEADS: [&str; 7] = ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "P50", "P99"];
+const HEADS: [&str; 8] = ["TOOL", "CALLS", "FAILED", "REFUSED", "ASKED", "REQUESTS", "P50", "P99"];
 
 fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     trail.head()?;
@@ -162,10 +162,10 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
         writeln!(out, "{NOTHING}")?;
         return Ok(Exit::Success);
     }
-    let rows: Vec<[String; 7]> = stats.iter().map(cells).collect();
+    let rows: Vec<[String; 8]> = stats.iter().map(cells).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).chain([HEADS[column].len()]).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
-    let line = |cells: &[String; 7]| {
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let line = |cells: &[String; 8]| {
         let numbers = cells.iter().zip(widths).skip(1).map(|(cell, width)| format!("  {cell:>width$}"));
         format!("{:width$}{}", cells[0], numbers.collect::<String>(), width = widths[0])
     };
@@ -174,9 +174,9 @@ fn stats(trail: &Trail, as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-fn cells(stats: &ToolStats) -> [String; 7] {
+fn cells(stats: &ToolStats) -> [String; 8] {
     let tool = if stats.tool.is_empty() { "(no such tool)".to_owned() } else { neutral_line(&stats.tool) };
-    let ToolStats { calls, failures, denials, asks, .. } = stats;
-    let [calls, failures, denials, asks] = [calls, failures, denials, asks].map(u64::to_string);
-    [tool, calls, failures, denials, asks, shown::time(stats.p50()), shown::time(stats.p99())]
+    let ToolStats { calls, failures, denials, asks, requests, .. } = stats;
+    let [calls, failures, denials, asks, requests] = [calls, failures, denials, asks, requests].map(u64::to_string);
+    [tool, calls, failures, denials, asks, requests, shown::time(stats.p50()), shown::time(stats.p99())]
 }

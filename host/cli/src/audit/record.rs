@@ -9,13 +9,19 @@ use serde_json::Value;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
-/// Bytes of the arguments in a line.
+/// Bytes of the arguments or of a URL in a line.
 const ARGUMENTS: usize = 100;
+
+/// Bytes of why a request failed.
+const REASON: usize = 200;
 
 /// One line: when, what came of it, which tool, on what, how long, and the id.
 pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
     let (kind, time) = (text("kind"), text("ts"));
+    if kind == "egress" {
+        return request(out, record);
+    }
     if !matches!(kind.as_str(), "intent" | "outcome" | "approval") {
         // The log's own.
         let said = record["note"].as_str().map(|note| format!(": {}", neutral_line(note))).unwrap_or_default();
@@ -37,6 +43,32 @@ pub(super) fn line(out: &mut impl Write, record: &Value) -> io::Result<()> {
     writeln!(
         out,
         "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {STRONG}{tool}{STRONG:#} {short}{more}{took}  {FAINT}{}{FAINT:#}",
+        text("call")
+    )
+}
+
+/// One line: when, what came of it, what was asked for, why not, how long, and the call's id.
+fn request(out: &mut impl Write, record: &Value) -> io::Result<()> {
+    let text = |key: &str| neutral_line(record[key].as_str().unwrap_or_default());
+    let time = text("ts");
+    if let Some(more) = record["more_requests"].as_u64() {
+        return writeln!(out, "{FAINT}{time}  {more} more requests  {}{FAINT:#}", text("call"));
+    }
+    let status = record["status"].as_u64().map(|status| status.to_string());
+    let (word, style) = match (text("result").as_str(), &status) {
+        ("success", Some(status)) => (status.clone(), FAINT),
+        ("blocked", _) => ("blocked".to_owned(), WARNING),
+        _ => ("failed".to_owned(), BAD),
+    };
+    let why = record["reason"].as_str().map(|why| format!(" ({})", neutral_line(cut(why, REASON)))).unwrap_or_default();
+    let took = record["duration_ms"].as_f64().map(|ms| shown::time(Duration::from_secs_f64(ms.clamp(0.0, 1e12) / 1e3)));
+    let took = took.map(|took| format!("  {took}")).unwrap_or_default();
+    let url = text("url");
+    writeln!(
+        out,
+        "{FAINT}{time}{FAINT:#}  {style}{word}{style:#}  {} {}{why}{took}  {FAINT}{}{FAINT:#}",
+        text("method"),
+        cut(&url, ARGUMENTS),
         text("call")
     )
 }
@@ -74,6 +106,12 @@ mod tests {
             "{line}"
         );
         assert_eq!(line.lines().count(), 1);
+        let request = json!({
+            "ts": "T", "kind": "egress", "call": "c-1", "method": "GET", "url": "https://a.example/\n\u{202e}", "result": "blocked",
+            "reason": "denied_domains = \"a.example\"\u{9b}"
+        });
+        let line = printed(|out| super::line(out, &request));
+        assert_eq!(line, "T  blocked  GET https://a.example/ \u{fffd} (denied_domains = \"a.example\"\u{fffd})  c-1\n");
         let strange = printed(|out| super::line(out, &json!({ "kind": 3, "duration_ms": -1e300 })));
         assert_eq!(strange.lines().count(), 1);
         let whole = printed(|out| whole(out, &record));

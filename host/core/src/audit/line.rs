@@ -103,6 +103,14 @@ impl<'k> Line<'k> {
         }
     }
 
+    /// A moment, since the Unix epoch.
+    pub(super) fn moment(&mut self, key: &str, since: Duration) {
+        self.key(key);
+        self.0.push(b'"');
+        time::write(&mut self.0, SystemTime::UNIX_EPOCH + since);
+        self.0.push(b'"');
+    }
+
     pub(super) fn flag(&mut self, key: &str, set: bool) {
         if set {
             self.key(key);

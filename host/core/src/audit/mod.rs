@@ -112,7 +112,9 @@ impl Audit {
     /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or that did not run.
     pub(crate) async fn outcome(&self, facts: &Facts, outcome: &Outcome) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
+        let requests = self.requests(settings, facts);
         let written = self.write(settings, |key| record::outcome(key, facts, &self.front_end, outcome)).await;
+        let written = requests.and(written);
         let failure = self.judged(settings, written, "The call has run, and what it did is done; its answer is kept back");
         failure.filter(|_| facts.acts() && facts.attempts > 0).map_or(Ok(()), Err)
     }
@@ -121,8 +123,22 @@ impl Audit {
     pub(crate) fn dropped(&self, facts: &Facts) {
         let Some(settings) = self.settings else { return };
         let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
+        let requests = self.requests(settings, facts);
         let written = self.append(settings, |key| record::outcome(key, facts, &self.front_end, &outcome));
-        let _ = self.judged(settings, written.map(drop), "");
+        let _ = self.judged(settings, requests.and(written.map(drop)), "");
+    }
+
+    /// Appends what a call has told of its requests, each once.
+    fn requests(&self, settings: Settings, facts: &Facts) -> io::Result<()> {
+        let (requests, more) = {
+            let mut told = facts.report.told();
+            (std::mem::take(&mut told.requests), std::mem::take(&mut told.more_requests))
+        };
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let records = record::requests(&self.key(settings)?, facts, &self.front_end, &requests, more);
+        records.into_iter().try_for_each(|record| self.append(settings, |_| record).map(drop))
     }
 
     async fn write(&self, settings: Settings, body: impl FnOnce(&Key) -> Vec<u8>) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What is recorded of a call.
 
-use berth_contract::{Access, Category, Content, Failure, Outcome, SubjectKind};
+use berth_contract::{Access, Category, Content, Failure, Outcome, Requested, SubjectKind};
+use berth_policy::egress::Target;
 use berth_policy::{ActedOn, Decision, Gate, Verdict};
 
 use super::chain::Key;
@@ -13,6 +14,9 @@ const NAME: usize = 128;
 const RULE: usize = 512;
 const TEXT: usize = 512;
 const SUBJECT: usize = 256;
+
+/// Bytes of a URL.
+const URL: usize = 2048;
 
 /// Subjects that are listed. The arguments have all of them.
 const SUBJECTS: usize = 8;
@@ -87,25 +91,74 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
     line.into_bytes()
 }
 
+/// The requests that a call has made or was refused, one record each; those beside them are counted in one more.
+pub(super) fn requests(key: &Key, facts: &Facts, front_end: &str, requests: &[Requested], more: u64) -> Vec<Vec<u8>> {
+    let begin = || {
+        let mut line = Line::new("egress", key);
+        line.word("call", &facts.id.0);
+        tool(&mut line, facts);
+        line
+    };
+    let end = |mut line: Line<'_>| {
+        line.text("session", facts.session.name(), NAME);
+        if let Some(caller) = &facts.caller {
+            line.text("caller_id", caller, NAME);
+        }
+        line.plain("front_end", front_end, NAME);
+        line.into_bytes()
+    };
+    let one = |request: &Requested| {
+        let mut line = begin();
+        line.moment("began", request.began);
+        line.plain("method", &request.method, NAME);
+        // What secrets may stand in was taken out where it was sent; what else has their form is, here.
+        line.text("url", &request.url, URL);
+        if let Ok(target) = Target::of(&request.url) {
+            line.plain("host", &target.host.to_string(), RULE);
+        }
+        if request.hop > 0 {
+            line.number("hop", request.hop.into());
+        }
+        if let Some(address) = request.address {
+            line.plain("address", &address.to_string(), NAME);
+        }
+        if let Some(status) = request.status {
+            line.number("status", status.into());
+        }
+        line.word(
+            "result",
+            if request.refused {
+                "blocked"
+            } else if request.failed.is_some() {
+                "error"
+            } else {
+                "success"
+            },
+        );
+        if let Some(reason) = &request.failed {
+            line.text("reason", reason, TEXT);
+        }
+        if !request.secrets.is_empty() {
+            line.plain("secrets", &request.secrets.join(", "), RULE);
+        }
+        line.number("response_bytes", request.received);
+        line.time("duration_ms", request.time);
+        end(line)
+    };
+    let counted = (more > 0).then(|| {
+        let mut line = begin();
+        line.number("more_requests", more);
+        end(line)
+    });
+    requests.iter().map(one).chain(counted).collect()
+}
+
 /// What a record of any kind says of a call.
 fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
     line.word("call", &facts.id.0);
-    match &facts.tool {
-        Some(tool) => {
-            line.plain("tool", &tool.definition.name, NAME);
-            match &tool.plugin {
-                Some(plugin) => {
-                    line.plain("plugin", &plugin.info().manifest.name, NAME);
-                    line.word("digest", &plugin.info().digest);
-                }
-                None => line.plain("provider", tool.provider.name(), NAME),
-            }
-            if let Some(source) = claim_source(facts) {
-                line.word("claim_source", source);
-            }
-        }
-        // No tool has this name.
-        None => line.text("asked", &facts.asked, NAME),
+    tool(line, facts);
+    if let Some(source) = claim_source(facts) {
+        line.word("claim_source", source);
     }
     line.arguments("arguments", &facts.arguments);
     subjects(line, &facts.subjects);
@@ -126,6 +179,24 @@ fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
     line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
     line.word("trust", facts.trust.as_str());
     line.plain("front_end", front_end, NAME);
+}
+
+/// The tool, and what offers it.
+fn tool(line: &mut Line<'_>, facts: &Facts) {
+    match &facts.tool {
+        Some(tool) => {
+            line.plain("tool", &tool.definition.name, NAME);
+            match &tool.plugin {
+                Some(plugin) => {
+                    line.plain("plugin", &plugin.info().manifest.name, NAME);
+                    line.word("digest", &plugin.info().digest);
+                }
+                None => line.plain("provider", tool.provider.name(), NAME),
+            }
+        }
+        // No tool has this name.
+        None => line.text("asked", &facts.asked, NAME),
+    }
 }
 
 fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {

@@ -22,6 +22,8 @@ pub struct ToolStats {
     pub denials: u64,
     /// Those that a person was to be asked for, whatever became of it.
     pub asks: u64,
+    /// Requests to the network, those that were refused among them.
+    pub requests: u64,
     /// The time that half of the calls took at most, in milliseconds. What a person took to answer is not counted.
     pub p50_ms: f64,
     /// The time that 99 of 100 calls took at most, in milliseconds.
@@ -38,8 +40,14 @@ impl Trail {
         let mut tools: BTreeMap<String, (ToolStats, Vec<f32>)> = BTreeMap::new();
         for log in self.files() {
             self.each_line(log, |line| {
-                if chain::kind(line) != b"outcome" {
-                    return;
+                match chain::kind(line) {
+                    b"outcome" => {}
+                    b"egress" => {
+                        let Ok(Egress { tool, more_requests }) = serde_json::from_slice(line) else { return };
+                        tools.entry(tool.unwrap_or_default()).or_default().0.requests += more_requests.unwrap_or(1);
+                        return;
+                    }
+                    _ => return,
                 }
                 let Ok(record) = serde_json::from_slice::<Outcome>(line) else { return };
                 let (stats, times) = tools.entry(record.tool.clone().unwrap_or_default()).or_default();
@@ -53,6 +61,13 @@ impl Trail {
         };
         Ok(tools.into_iter().map(finished).collect())
     }
+}
+
+/// A request, or several of which nothing more is told.
+#[derive(Deserialize)]
+struct Egress {
+    tool: Option<String>,
+    more_requests: Option<u64>,
 }
 
 /// What is counted by.

@@ -85,7 +85,7 @@ impl Answer {
     /// Of an answer, whose headers no longer tell of what was undone here.
     pub(super) fn new(body: Incoming, headers: &mut HeaderMap, bounds: Bounds, record: Record, place: Place) -> Result<Self, Error> {
         let coding = if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::of(headers) };
-        let coding = coding.inspect_err(|error| record.failed(error.recorded()))?;
+        let coding = coding.inspect_err(|error| record.failed(error))?;
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);
         headers.remove(TRAILER);
@@ -122,7 +122,7 @@ impl Answer {
 
     /// Ends with an error, behind what there was.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        self.record.failed(error.recorded());
+        self.record.failed(&error);
         self.over = true;
         Poll::Ready(Some(Err(error)))
     }

@@ -9,6 +9,8 @@ use berth_contract::{Report, Requested};
 use berth_policy::redact::{self, Keys};
 use url::Url;
 
+use super::Error;
+
 /// Characters of a URL that are told.
 const MAX_URL: usize = 2048;
 
@@ -35,6 +37,7 @@ impl Record {
             time: Duration::ZERO,
             secrets: Vec::new(),
             failed: None,
+            refused: false,
         };
         Self { index: report.requested(requested), report: Arc::clone(report), began: Instant::now(), received: 0 }
     }
@@ -71,9 +74,12 @@ impl Record {
         });
     }
 
-    pub(super) fn failed(&self, reason: String) {
-        let reason = neutral_line(cut(&reason, 1024));
-        self.update(|requested| requested.failed = Some(reason));
+    pub(super) fn failed(&self, error: &Error) {
+        let (reason, refused) = (neutral_line(cut(&error.recorded(), 1024)), error.denial().is_some());
+        self.update(|requested| {
+            requested.failed = Some(reason);
+            requested.refused = refused;
+        });
     }
 }
 

@@ -118,7 +118,7 @@ impl Requests {
         if let Err(error) = &sent {
             tracing::debug!(target: "berth::egress", "a request failed: {error}");
             if let Some(record) = &record {
-                record.failed(error.recorded());
+                record.failed(error);
             }
             if let Some(denial) = error.denial() {
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
