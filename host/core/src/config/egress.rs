@@ -215,6 +215,12 @@ impl Loaded {
             .collect()
     }
 
+    /// The directory that the configuration was read for.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let inputs = self.read_from.as_ref().and_then(|(_, inputs)| inputs.working_directory.clone());
+        inputs.or_else(|| super::working_directory().ok()).unwrap_or_else(|| PathBuf::from("/"))
+    }
+
     /// A variable of the environment that the configuration was read with.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let mut variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);

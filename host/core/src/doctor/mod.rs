@@ -19,6 +19,7 @@ mod folders;
 mod kept;
 mod kernel;
 mod limits;
+mod network;
 mod plugins;
 mod processes;
 
@@ -69,6 +70,8 @@ impl Examination {
         if let (Some(folders), loaded) = (read.folders.clone(), read.loaded.clone()) {
             let (own, all) = (folders.clone(), loaded.clone());
             report.add("Folders", finding::within(PATIENCE, move || folders::findings(&own, &all)).await);
+            let (own, all) = (folders.clone(), loaded.clone());
+            report.add("Requests", finding::within(PATIENCE, move || network::findings(&own, &all)).await);
             let own = folders.clone();
             report.add("Kept", finding::within(PATIENCE, move || kept::findings(&own)).await);
             report.add("Audit", finding::within(PATIENCE, move || audit::findings(&folders, &loaded)).await);

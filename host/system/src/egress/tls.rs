@@ -1,6 +1,6 @@
 //! Whom TLS trusts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::CertificateDer;
@@ -25,6 +25,21 @@ impl Trust {
     }
 }
 
+/// How many certificates a file of an authority has.
+///
+/// # Errors
+///
+/// Why it can't be used.
+pub fn examine_authority(path: &Path) -> Result<usize, String> {
+    certificates_of(path).map(|certificates| certificates.len())
+}
+
+fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    if certificates.is_empty() { Err("it has no certificate in PEM form".to_owned()) } else { Ok(certificates) }
+}
+
 fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -37,11 +52,7 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
     }
     for path in own {
         let fail = |reason: String| format!("`authorities` in [network] names {}: {reason}", path.display());
-        let certificates = CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))?;
-        let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| fail(error.to_string()))?;
-        if certificates.is_empty() {
-            return Err(fail("it has no certificate in PEM form".to_owned()));
-        }
+        let certificates = certificates_of(path).map_err(fail)?;
         for certificate in certificates {
             roots.add(certificate).map_err(|error| fail(error.to_string()))?;
         }

@@ -1,0 +1,51 @@
+//! How requests leave this machine, and whether what the configuration names for them is there. Nothing is connected to, and no secret is
+//! read.
+
+use std::path::Path;
+
+use berth_system::egress::examine;
+
+use super::Finding;
+use crate::config::{Folders, Loaded};
+
+pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
+    let directory = loaded.directory();
+    let mut found = vec![proxy(loaded)];
+    found.extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path)));
+    found.extend(loaded.secrets().map(|(table, name, secret)| {
+        let key = format!("{table}.secrets.{}", crate::config::dotted_name(name));
+        let called = format!("secret {name}");
+        match examine(&loaded.source_of(&key, secret, folders, &directory)) {
+            Ok(None) => Finding::ok(called, "its source is there"),
+            Ok(Some(exposed)) => Finding::warning(called, exposed, "let nobody else at it"),
+            Err(why) => Finding::warning(called, why, format!("bring it there, or change [{key}]; requests that need it fail")),
+        }
+    }));
+    found
+}
+
+fn proxy(loaded: &Loaded) -> Finding {
+    let written = loaded.config.network.proxy.as_ref().map(|written| ("[network]", written.as_str().to_owned()));
+    let of_environment = || loaded.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+    match written.or_else(of_environment).filter(|(_, url)| !url.is_empty()) {
+        None => Finding::ok("proxy", "none"),
+        // The address may have a password in it.
+        Some((from, url)) if url.contains("://") && !url.starts_with("http://") => {
+            let fix = "set `proxy` in [network] to an address that begins with http://, or to \"\" for none";
+            Finding::warning("proxy", format!("that of {from} is no HTTP proxy, so requests fail"), fix)
+        }
+        Some((from, _)) => Finding::ok("proxy", format!("that of {from}")),
+    }
+}
+
+fn authority(path: &Path) -> Finding {
+    let called = format!("authority {}", path.display());
+    match berth_system::egress::examine_authority(path) {
+        Ok(count) => Finding::ok(called, format!("{count} certificates")),
+        Err(why) => Finding::failure(
+            called,
+            format!("{why}; no request can be made"),
+            "mend the file, or take it out of `authorities` in [network]",
+        ),
+    }
+}
