@@ -43,8 +43,17 @@ fn never(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
     wire.read_exact(&mut [0])
 }
 
+/// What the plugin said, without the fence around it: it reaches the world.
+#[track_caller]
+fn said(answer: &Answer) -> String {
+    let text = loot(answer);
+    let inside = text.strip_prefix("<external-data ").and_then(|text| text.split_once('\n')?.1.rsplit_once("\n</external-data "));
+    inside.unwrap_or_else(|| panic!("it is fenced: {text}")).0.to_owned()
+}
+
+#[track_caller]
 fn told(answer: &Answer) -> Value {
-    serde_json::from_str(&loot(answer)).expect("it is JSON")
+    serde_json::from_str(&said(answer)).expect("it is JSON")
 }
 
 attacks! {
@@ -126,7 +135,7 @@ attacks! {
         assert_eq!((hops.len(), outer.asked().len()), (5, 4), "{hops:?}");
         assert!(hops[4]["error"].as_str().is_some_and(|error| error.contains("LoopDetected")), "{hops:?}");
         let hops = attack(&scene, "follow", json!({ "url": format!("http://{address}/inner"), "count": 10 })).await;
-        assert!(loot(&hops).contains("HttpRequestDenied") || loot(&hops).contains("DestinationIpProhibited"), "{hops:?}");
+        assert!(said(&hops).contains("HttpRequestDenied") || said(&hops).contains("DestinationIpProhibited"), "{hops:?}");
         assert_eq!(inner.connections(), 0);
     }
 
@@ -143,7 +152,7 @@ attacks! {
         let server = Server::plain(endless);
         let scene = scene(&[&server], &["plugins.hostile-http.limits.concurrent_requests=4", "plugins.hostile-http.limits.request_secs=2"]).await;
         let url = format!("http://{}/", server.address);
-        assert_eq!(loot(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await), "4 are kept");
+        assert_eq!(said(&attack(&scene, "keep_unread", json!({ "url": url, "count": 4 })).await), "4 are kept");
         // Those that are kept keep their places; the next one is not waited for without end.
         let answer = attack(&scene, "keep_unread", json!({ "url": url, "count": 5 })).await;
         assert!(failure(&answer, Category::PermanentFailure, None).message.contains("ConnectionLimitReached"), "{answer:?}");
@@ -157,7 +166,7 @@ attacks! {
         let scene = scene(&[&server], &["plugins.hostile-http.limits.concurrent_requests=1"]).await;
         let url = format!("http://{}/", server.address);
         for _ in 0..5 {
-            assert_eq!(loot(&attack(&scene, "leave_open", json!({ "url": url })).await), "it is open");
+            assert_eq!(said(&attack(&scene, "leave_open", json!({ "url": url })).await), "it is open");
         }
         // What is left of a call goes with it: the next one had its place, and its connection is cut.
         assert_eq!(server.asked().len(), 5);
@@ -216,7 +225,7 @@ attacks! {
         let secret = r#"plugins.hostile-http.secrets.mine={env="HOME", hosts=["granted.example.com"]}"#;
         let scene = scene(&[&server], &[secret]).await;
         let names = json!(["mine", "theirs", "", "HOME", "token"]);
-        assert_eq!(loot(&attack(&scene, "ask_for_secrets", json!({ "names": names })).await), "mine");
+        assert_eq!(said(&attack(&scene, "ask_for_secrets", json!({ "names": names })).await), "mine");
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
     host::build()?;
     step::headline("build berth and the benches in release");
     host::compile_release(&["bench"])?;
+    // What the web tools are measured against: their own extraction, outside of any sandbox.
+    step::run("cargo build of the extraction", cargo::guests("build").args(["--package", "web", "--example", "page", "--release"]))?;
     clients::provide().iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));

@@ -79,6 +79,11 @@ impl Connector {
     /// A tunnel through the proxy. It is told the address that was looked at, so that it can't find another one behind the name, unless the
     /// operator leaves names to it.
     async fn through(&self, proxy: &Intercept, target: &Target, until: Instant) -> Result<TcpStream, Error> {
+        if proxy.uri().scheme_str() != Some("http") {
+            return Err(Error::Proxy(
+                "only proxies at `http://host:port` are spoken to; what goes through it is encrypted all the same".to_owned(),
+            ));
+        }
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
             Host::Name(name) if names => name.clone(),

@@ -36,6 +36,9 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("berth/", env!("CARG
 /// Headers of the connection, which is the host's.
 const OWN: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
 
+/// Bytes of a body that are looked through on the reactor's thread, which takes less than handing them over.
+const LOOKED_AT_HERE: usize = 32 * 1024;
+
 /// Bytes of a URL.
 const MAX_URL: usize = 8192;
 
@@ -145,7 +148,7 @@ impl Requests {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout),
         };
-        self.look_for_leaks(&checked, &body)?;
+        let (checked, body) = self.without_leaks(checked, body).await?;
         let place = match timeout_at(end, Arc::clone(&self.egress.places).acquire_owned()).await {
             Ok(Ok(permit)) => Place { _permit: permit },
             _ => return Err(Error::Busy),
@@ -206,44 +209,14 @@ impl Requests {
         Ok(Checked { url, target, method, headers, hop })
     }
 
-    /// Refuses what would carry a secret away: one of the operator's, which a guest can't know by right, or what has the form of one.
-    fn look_for_leaks(&self, checked: &Checked, body: &Bytes) -> Result<(), Error> {
-        let Checked { url, target, method, headers, .. } = checked;
-        let settings = &self.egress.settings;
-        if let Some(echoes) = self.egress.echoes() {
-            let in_headers = || headers.values().any(|value| echoes.is_in(value.as_bytes()));
-            if echoes.is_in(url.as_str().as_bytes()) || in_headers() || echoes.is_in(body) {
-                return Err(refused(
-                    method,
-                    target,
-                    "the rule that no request carries a secret that the host didn't put in",
-                    "No key changes that.",
-                ));
-            }
+    /// The request, if it carries no secret away. A long one is looked through on a thread that may take its time.
+    async fn without_leaks(&self, checked: Checked, body: Bytes) -> Result<(Checked, Bytes), Error> {
+        if body.len() <= LOOKED_AT_HERE {
+            return look_for_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
         }
-        if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
-            return Ok(());
-        }
-        let query: Vec<String> = url.query_pairs().map(|(_, value)| value.into_owned()).collect();
-        let headers = headers.values().map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let body = String::from_utf8_lossy(body);
-        let texts = [url.as_str().into(), body].into_iter().chain(query.iter().map(|text| text.as_str().into())).chain(headers);
-        for text in texts {
-            let text: std::borrow::Cow<'_, str> = text;
-            let marked = redact::text(&text, Keys::Unknown);
-            let kind = redact::first_mark(&marked).filter(|_| marked != text);
-            if let Some(kind) = kind {
-                let rule = format!("the rule that no request carries what looks like a secret: {}", neutral_line(cut(kind, 100)));
-                let remedy = format!(
-                    "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret itself in [{0}.secrets.NAME], \
-                     so that no tool has to know it.",
-                    settings.reach.table,
-                    host(target),
-                );
-                return Err(refused(method, target, rule, remedy));
-            }
-        }
-        Ok(())
+        let egress = Arc::clone(&self.egress);
+        let looking = tokio::task::spawn_blocking(move || look_for_leaks(&egress, &checked, &body).map(|()| (checked, body)));
+        looking.await.unwrap_or_else(|_| Err(Error::RequestBodyBroken("it could not be looked through".to_owned())))
     }
 
     /// The request as it is sent: with the secrets that belong into it.
@@ -286,6 +259,46 @@ impl Requests {
         *request.headers_mut() = headers;
         Ok(request)
     }
+}
+
+/// Refuses what would carry a secret away: one of the operator's, which a guest can't know by right, or what has the form of one.
+fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<(), Error> {
+    let Checked { url, target, method, headers, .. } = checked;
+    let settings = &egress.settings;
+    if let Some(echoes) = egress.echoes() {
+        let in_headers = || headers.values().any(|value| echoes.is_in(value.as_bytes()));
+        if echoes.is_in(url.as_str().as_bytes()) || in_headers() || echoes.is_in(body) {
+            return Err(refused(
+                method,
+                target,
+                "the rule that no request carries a secret that the host didn't put in",
+                "No key changes that.",
+            ));
+        }
+    }
+    if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
+        return Ok(());
+    }
+    let query: Vec<String> = url.query_pairs().map(|(_, value)| value.into_owned()).collect();
+    let headers = headers.values().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let body = String::from_utf8_lossy(body);
+    let texts = [url.as_str().into(), body].into_iter().chain(query.iter().map(|text| text.as_str().into())).chain(headers);
+    for text in texts {
+        let text: std::borrow::Cow<'_, str> = text;
+        let marked = redact::text(&text, Keys::Unknown);
+        let kind = redact::first_mark(&marked).filter(|_| marked != text);
+        if let Some(kind) = kind {
+            let rule = format!("the rule that no request carries what looks like a secret: {}", neutral_line(cut(kind, 100)));
+            let remedy = format!(
+                "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret \
+                 itself in [{0}.secrets.NAME], so that no tool has to know it.",
+                settings.reach.table,
+                host(target),
+            );
+            return Err(refused(method, target, rule, remedy));
+        }
+    }
+    Ok(())
 }
 
 /// The URL with the very host that rules looked at.

@@ -255,6 +255,15 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
         assert!(matches!(got, Err(Error::Proxy(_))), "{got:?}");
         assert_eq!(proxy.asked().len(), 3);
 
+        // A proxy of another kind is no reason to go without.
+        for scheme in ["https", "socks5", "socks5h"] {
+            let url = format!("{scheme}://{}", proxy.address);
+            settings.network.proxy = Some(Proxy { url, except: String::new(), resolves: false });
+            let got = Caller::new(settings.clone()).get("http://public.example.com/").await;
+            assert!(matches!(got, Err(Error::Proxy(_))), "{scheme}: {got:?}");
+        }
+        assert_eq!((proxy.asked().len(), proxy.connections()), (3, 3));
+
         // What is excepted goes its own way, under the same rules.
         settings.network.proxy = Some(through("example.com", true));
         let got = Caller::new(settings).get("http://private.example.com/").await;

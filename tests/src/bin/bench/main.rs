@@ -18,6 +18,7 @@ mod shell;
 mod swap;
 mod table;
 mod tree;
+mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -46,6 +47,7 @@ const GROUPS: [Group; 11] = [
     Group { names: &["kept"], measure: kept::measure },
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
+    Group { names: &["web"], measure: web::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },

@@ -47,7 +47,7 @@ impl Sandbox {
     }
 
     /// The built-in tools, with folders of their own below `home`, `directory` to work in, and settings over the defaults.
-    pub(crate) fn with_shell(repository: &Path, home: &Path, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+    pub(crate) fn with_builtins(repository: &Path, home: &Path, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
         let folders = Folders::inside(home);
         let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
         Sandbox::build(builder, ECHO)
@@ -154,7 +154,7 @@ impl Sandbox {
     }
 
     fn build(builder: HostBuilder, echo: &str) -> Result<Sandbox, String> {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build();
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("the runtime does not start: {error}"))?;
         let host = runtime.block_on(builder.build()).map_err(|error| format!("the host does not start: {error}"))?;
         Ok(Sandbox { runtime, host, echo: echo.to_owned() })

@@ -50,7 +50,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     ROWS.iter()
         .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
-            let sandbox = Sandbox::with_shell(&setting.repository, &home, &work, &all)?;
+            let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
             let Compared { ours, rival, ratio } = in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
             let added = ours.saturating_sub(rival);
             Ok(Row {

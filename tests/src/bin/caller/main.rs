@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folders = Folders::inside(Path::new(&folder));
     let settings = vec!["tools.autonomy=full".to_owned(), format!("audit.max_mib={mib}")];
     let loaded = config::load(&folders, &Inputs { settings, ..Inputs::default() }).map_err(|error| error.to_string())?;
-    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
+    let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     reactor.block_on(async {
         let host = Host::builder().config(loaded).folders(folders).working_directory(&folder).provider(Arc::new(Tools)).build().await?;
         let host = Arc::new(host);
