@@ -274,6 +274,7 @@ fn send_many_headers(arguments: &Value) -> Loot {
 fn search_memory(arguments: &Value) -> Loot {
     let got = send(arguments);
     let size = core::arch::wasm32::memory_size(0) * 65536;
+    // SAFETY: `at` lies within the memory, all of which a module may read.
     let byte = |at: usize| unsafe { std::ptr::read_volatile(at as *const u8) };
     let mut found = Vec::new();
     for needle in arguments["needles"].as_array().into_iter().flatten() {

@@ -71,7 +71,11 @@ impl Connector {
             Host::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
-            reach.address(target, *address, &network.listening).map_err(|denial| Error::Address(Box::new(denial)))?;
+            // Where it listens at all addresses of the machine, at this one too, if that is one of them.
+            let all = |own: &&SocketAddr| own.ip().is_unspecified() && own.port() == target.port && is_own(*address);
+            let here = network.listening.iter().find(all).map(|own| SocketAddr::new(*address, own.port()));
+            let listening: Vec<SocketAddr> = network.listening.iter().copied().chain(here).collect();
+            reach.address(target, *address, &listening).map_err(|denial| Error::Address(Box::new(denial)))?;
         }
         Ok(addresses)
     }
@@ -119,6 +123,11 @@ impl Service<Uri> for Connector {
         let connector = self.clone();
         Box::pin(async move { connector.connect(uri).await })
     }
+}
+
+/// Whether an address is one of this machine's: only those can be bound.
+fn is_own(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Connects to the proxy, which the operator names: no rule of a plugin's is about it.

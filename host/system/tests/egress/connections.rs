@@ -101,12 +101,14 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
 fn where_this_program_listens_no_request_goes() {
     run(async {
         let server = Server::plain(hello);
-        let mut settings = settings(&["127.0.0.0/8", "localhost"]);
-        settings.network.listening = [server.address].into();
-        let caller = Caller::new(settings);
-        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
-            let got = caller.get(&format!("http://{host}:{}/", server.port())).await;
-            assert!(matches!(got, Err(Error::Address(_))), "{host}: {got:?}");
+        for listening in [server.address, ([0, 0, 0, 0], server.port()).into()] {
+            let mut settings = settings(&["127.0.0.0/8", "localhost"]);
+            settings.network.listening = [listening].into();
+            let caller = Caller::new(settings);
+            for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+                let got = caller.get(&format!("http://{host}:{}/", server.port())).await;
+                assert!(matches!(got, Err(Error::Address(_))), "{host}: {got:?}");
+            }
         }
         assert_eq!(server.connections(), 0);
     });
