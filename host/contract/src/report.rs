@@ -121,7 +121,7 @@ const MAX_SEEN: usize = 16_384;
 const MAX_PATHS: usize = 4 << 20;
 
 /// Requests of one call that are told one by one.
-const MAX_REQUESTS: usize = 256;
+const MAX_REQUESTS: usize = 1024;
 
 impl Report {
     /// A report for somebody who wants to know what the call looks at.

@@ -63,9 +63,20 @@ pub(crate) fn content(content: types::Content) -> Content {
     };
     Content {
         body,
-        media_type: content.media_type.map(|name| cut(&name, WORD).to_owned()),
+        media_type: content.media_type.map(|written| media_type(&written)),
         // Room to grow, not needed to understand the part: what does not parse is left out.
         meta: content.meta.filter(|text| text.len() <= MAX_META).and_then(|text| serde_json::from_str(&text).ok()),
+    }
+}
+
+/// A media type. It may come from a server of nobody knows whom, and stands beside the part, where readers take it for the host's word: so
+/// it is two short words, and nothing of the parameters.
+fn media_type(written: &str) -> String {
+    let token = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
+    let essence = cut(written.split(';').next().unwrap_or_default().trim(), WORD);
+    match essence.split_once('/') {
+        Some((top, sub)) if token(top) && token(sub) => essence.to_owned(),
+        _ => "application/octet-stream".to_owned(),
     }
 }
 

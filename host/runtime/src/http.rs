@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_contract::Denial;
-use berth_system::egress::{Error, Requests, Timeouts};
+use berth_system::egress::{Egress, Error, Requests, Timeouts};
 use http_body_util::BodyExt as _;
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 
@@ -38,6 +38,11 @@ impl Http {
     /// Gives the instance the requests of its call.
     pub(crate) fn begin(&mut self, requests: Option<Requests>) {
         self.hooks.requests = requests.map(Arc::new);
+    }
+
+    /// The way out of its plugin, where there is one.
+    pub(crate) fn egress(&self) -> Option<&Egress> {
+        self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
     /// The first refusal of a request, and how many there were.
@@ -102,7 +107,9 @@ fn told(error: Error) -> wasmtime_wasi_http::Error {
         Error::Coding(coding) => Told::HttpResponseContentCoding(Some(coding)),
         Error::Protocol(_) => Told::HttpProtocolError,
         // Nothing in the interface is about these, and their words tell.
-        Error::Requests(_) | Error::Secret(..) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
+        Error::Requests(_) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
+        // What of it can't be read is the operator's to know: the log and the record say it.
+        Error::Secret(..) | Error::Setup(_) => Told::ConfigurationError,
     }
 }
 

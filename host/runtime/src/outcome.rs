@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Category, Definition, Failure, Outcome, Report};
+use berth_contract::{Body, Category, Content, Definition, Failure, Outcome, Report};
 use berth_policy::redact::{self, Keys};
 use serde_json::Value;
 use wasmtime::Trap;
@@ -93,6 +93,59 @@ pub(crate) fn with_emitted(outcome: Outcome, emitted: &Emitted) -> Outcome {
         }
         failure
     })
+}
+
+/// Takes secrets out of what a guest made of the answers that it got: it may have put together or unpacked what the host didn't see whole.
+pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
+    let Some(egress) = state.http.egress().filter(|egress| egress.knows_secrets()) else { return outcome };
+    let text = |text: &mut String| {
+        if let Some(without) = egress.without_secrets(text) {
+            *text = without;
+        }
+    };
+    let content = |parts: &mut Vec<Content>| {
+        for part in parts {
+            match &mut part.body {
+                Body::Text(body) | Body::Link(body) => text(body),
+                Body::Bytes(bytes) => {
+                    if let Some(without) = egress.without_secrets_in(bytes) {
+                        *bytes = without;
+                    }
+                }
+            }
+        }
+    };
+    match outcome {
+        Ok(mut output) => {
+            content(&mut output.content);
+            output.structured.iter_mut().chain(&mut output.meta).for_each(|value| strings(value, &text));
+            Ok(output)
+        }
+        Err(mut failure) => {
+            text(&mut failure.message);
+            failure.suggestion.iter_mut().for_each(text);
+            content(&mut failure.content);
+            failure.structured.iter_mut().chain(&mut failure.meta).for_each(|value| strings(value, &text));
+            Err(failure)
+        }
+    }
+}
+
+/// Every string of a value, and the names in it.
+fn strings(value: &mut Value, change: &impl Fn(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| strings(value, change)),
+        Value::Object(fields) => {
+            let all = std::mem::take(fields);
+            fields.extend(all.into_iter().map(|(mut name, mut value)| {
+                change(&mut name);
+                strings(&mut value, change);
+                (name, value)
+            }));
+        }
+        _ => {}
+    }
 }
 
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).

@@ -93,7 +93,8 @@ impl Tool for HttpRequest {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let mut request = asked::request(arguments.method.name(), &arguments.url);
         for (name, value) in arguments.headers {
-            request = request.header(name, value);
+            // Whatever it is, it was meant for this server.
+            request = request.private_header(name, value);
         }
         let request = match (arguments.body, arguments.json) {
             (Some(_), Some(_)) => return Err(Failure::invalid("`body` and `json` are both given").with_suggestion("Give one of them.")),

@@ -54,6 +54,10 @@ async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
         [subject] if subject.kind == SubjectKind::Name => {
             return Err("it acts on whatever stands at that path with all that is in it, and a rule is about one thing".to_owned());
         }
+        // A rule can say the URL, and not what is sent there.
+        [subject] if subject.kind == SubjectKind::Url && facts.acts() => {
+            return Err("it sends something to that URL, and a rule would allow whatever is sent there, by any method".to_owned());
+        }
         [subject] => subject.text.clone(),
         _ => return Err("it acts on several things, and a rule is about one".to_owned()),
     };

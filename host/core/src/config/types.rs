@@ -170,7 +170,7 @@ pub struct Limits {
     /// Files, directories and other handles, open at a time.
     pub handles: Bounded<16, 4096>,
     /// Requests to the network, each redirect counted.
-    pub requests: Bounded<1, 100_000>,
+    pub requests: Bounded<1, 256>,
     /// Requests of the plugin that are under way at a time; more wait.
     pub concurrent_requests: Bounded<1, 1024>,
     /// MiB of one answer from the network, as it comes and unpacked.
@@ -466,7 +466,7 @@ pub struct PluginLimits {
     pub handles: Option<Bounded<16, 4096>>,
     /// Requests to the network, each redirect counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Bounded<1, 100_000>>,
+    pub requests: Option<Bounded<1, 256>>,
     /// Requests of the plugin that are under way at a time; more wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_requests: Option<Bounded<1, 1024>>,

@@ -56,7 +56,9 @@ impl Connector {
         let target = Target::of(&uri.to_string()).map_err(Error::Url)?;
         let until = Instant::now() + CONNECT;
         let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await else { return Err(Error::Busy) };
-        let tcp = match self.0.proxy.as_ref().and_then(|proxy| proxy.intercept(&uri)) {
+        // What is here is not where the proxy is, and what goes there in the open is not for it to read.
+        let proxy = self.0.proxy.as_ref().filter(|_| !is_here(&target.host));
+        let tcp = match proxy.and_then(|proxy| proxy.intercept(&uri)) {
             Some(proxy) => self.through(&proxy, &target, until).await?,
             None => dial(&self.addresses(&target, until).await?, target.port, until).await?,
         };
@@ -125,6 +127,14 @@ impl Service<Uri> for Connector {
     }
 }
 
+/// Whether a host is this machine by what it is called.
+fn is_here(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Address(address) => address.to_canonical().is_loopback(),
+    }
+}
+
 /// Whether an address is one of this machine's: only those can be bound.
 fn is_own(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
@@ -166,11 +176,7 @@ async fn system_look_up(name: &str, until: Instant) -> Result<Vec<IpAddr>, Error
 }
 
 async fn in_time(looking: impl Future<Output = io::Result<Vec<IpAddr>>>, until: Instant) -> Result<Vec<IpAddr>, Error> {
-    let looked = timeout_at(until, async {
-        let _place = LOOKUPS.acquire().await;
-        looking.await
-    });
-    match looked.await {
+    match timeout_at(until, looking).await {
         Err(_) => Err(Error::NameTimeout),
         Ok(Err(error)) => Err(Error::Name(error.to_string())),
         Ok(Ok(addresses)) if addresses.is_empty() => Err(Error::Name("it has no address".to_owned())),
@@ -187,15 +193,19 @@ struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
-        Box::pin(async move {
+        let name = name.to_owned();
+        // It can't be ended, so it keeps its place until it is over, also when nobody waits any more.
+        let looking = tokio::spawn(async move {
+            let _place = LOOKUPS.acquire().await;
             let mut addresses: Vec<IpAddr> = Vec::new();
-            for address in tokio::net::lookup_host((name, 0)).await? {
+            for address in tokio::net::lookup_host((name.as_str(), 0)).await? {
                 if !addresses.contains(&address.ip()) {
                     addresses.push(address.ip());
                 }
             }
             Ok(addresses)
-        })
+        });
+        Box::pin(async move { looking.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
     }
 }
 

@@ -106,9 +106,18 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
     };
     let json = serde_json::Value::from(secret).to_string();
     let json = json.trim_matches('"').to_owned();
-    let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;");
+    // As servers write it that escape more than they have to, each in its own way.
+    let escaped = |special: &str, as_what: fn(u32) -> String| -> String {
+        secret.chars().map(|c| if special.contains(c) { as_what(u32::from(c)) } else { c.to_string() }).collect()
+    };
+    let named = |apostrophe: &str| {
+        let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+        html.replace('\'', apostrophe)
+    };
     let mut forms = vec![
         secret.to_owned(),
+        secret.to_ascii_lowercase(),
+        secret.to_ascii_uppercase(),
         hex(false),
         hex(true),
         percent(true, false, false),
@@ -118,8 +127,26 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         percent(false, false, true),
         json.replace('/', "\\/"),
         json,
-        html,
+        escaped("&<>'", |c| format!("\\u{c:04x}")),
+        escaped("&<>'\"+/=", |c| format!("\\u{c:04x}")),
+        escaped("&<>'\"+/=", |c| format!("\\u{c:04X}")),
+        named("'"),
+        named("&#39;"),
+        named("&#x27;"),
+        named("&apos;"),
+        escaped("&<>'\"+", |c| format!("&#{c};")),
+        escaped("&<>'\"+/=`", |c| format!("&#{c};")),
+        escaped("&<>'\"+/=`", |c| format!("&#x{c:x};")),
+        escaped("&<>'\"+/=`", |c| format!("&#x{c:X};")),
+        named("&#39;").replace("&quot;", "&#34;").replace('+', "&#43;"),
+        secret.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
     ];
+    // What is base64 itself says something by what it stands for: a name and a password.
+    let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    if let Some(decoded) = decoded.filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')) {
+        forms.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()).filter(|password| password.len() >= LEAST));
+        forms.push(decoded);
+    }
     // In base64, three bytes are four characters: where a secret stands behind one or two others, other characters come out, of which the
     // first and the last depend on its neighbours.
     for before in 0..3 {
@@ -131,7 +158,9 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
             forms.extend(encoded.get(skipped..whole).map(str::to_owned));
         }
     }
-    forms.into_iter().map(String::into_bytes).collect()
+    let wide = |order: fn(u16) -> [u8; 2]| secret.encode_utf16().flat_map(order).collect::<Vec<u8>>();
+    let wide = [wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
+    forms.into_iter().map(String::into_bytes).chain(wide).collect()
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub enum Error {
     /// A secret that belongs into it can't be read.
     #[error("the secret {0} can't be read: {1}")]
     Secret(String, String),
+    /// What the operator set up for requests can't be used.
+    #[error("requests can't be made here: {0}")]
+    Setup(String),
     /// Other requests of the plugin took too long for it to begin.
     #[error("the plugin has as many requests under way as it may have")]
     Busy,

@@ -93,7 +93,7 @@ impl Egress {
             let network = &self.settings.network;
             let (trust, own) = (Arc::clone(&network.trust), network.authorities.clone());
             let tls = tokio::task::spawn_blocking(move || trust.config(&own)).await;
-            let tls = tls.map_err(|error| Error::Tls(error.to_string()))?.map_err(Error::Tls)?;
+            let tls = tls.map_err(|error| Error::Setup(error.to_string()))?.map_err(Error::Setup)?;
             let headers = settings.limits.headers.clamp(16 * 1024, 1 << 20);
             let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
             let mut client = Client::builder(TokioExecutor::new());
@@ -131,6 +131,23 @@ impl Egress {
         let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
         let echoes = Echoes::of(known).map(Arc::new);
         *self.echoes.write().unwrap_or_else(PoisonError::into_inner) = echoes;
+    }
+
+    /// A text without the secrets that were put into requests so far, where it holds one: what a guest made of an answer may show what the
+    /// answer itself did not.
+    pub fn without_secrets(&self, text: &str) -> Option<String> {
+        let without = self.without_secrets_in(text.as_bytes())?;
+        Some(String::from_utf8_lossy(&without).into_owned())
+    }
+
+    /// The same of bytes.
+    pub fn without_secrets_in(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.echoes()?.without(bytes)
+    }
+
+    /// Whether any secret was put into a request so far.
+    pub fn knows_secrets(&self) -> bool {
+        self.echoes().is_some()
     }
 
     fn echoes(&self) -> Option<Arc<Echoes>> {

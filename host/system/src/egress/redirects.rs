@@ -13,7 +13,14 @@ use super::Error;
 pub(super) const MAX_REDIRECTS: u32 = 3;
 
 /// Headers that are for the one whom they were meant for.
-const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+const CREDENTIALS: [HeaderName; 6] = [
+    AUTHORIZATION,
+    COOKIE,
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-auth-token"),
+    HeaderName::from_static("x-csrf-token"),
+];
 
 /// The redirects that a call was answered with.
 #[derive(Debug, Default)]

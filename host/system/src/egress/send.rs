@@ -36,6 +36,9 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("berth/", env!("CARG
 /// Headers of the connection, which is the host's.
 const OWN: [HeaderName; 6] = [HOST, ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, TE, TRAILER];
 
+/// Headers by which some servers take a request for one of another method.
+const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+
 /// Bytes of a body that are looked through on the reactor's thread, which takes less than handing them over.
 const LOOKED_AT_HERE: usize = 32 * 1024;
 
@@ -119,7 +122,11 @@ impl Requests {
         let mut record = Some(Record::begin(&self.scope.report, request.method().as_str()));
         let sent = self.try_send(request, timeouts, &mut record).await;
         if let Err(error) = &sent {
-            tracing::debug!(target: "berth::egress", "a request failed: {error}");
+            match error {
+                // What the operator has to mend, no guest can say.
+                Error::Secret(..) | Error::Setup(_) => tracing::warn!(target: "berth::egress", "a request failed: {error}"),
+                _ => tracing::debug!(target: "berth::egress", "a request failed: {error}"),
+            }
             if let Some(record) = &record {
                 record.failed(error);
             }
@@ -144,15 +151,16 @@ impl Requests {
         let (parts, body) = request.into_parts();
         let told = record.as_ref().ok_or(Error::Busy)?;
         let checked = self.check(parts, told)?;
+        // Before its body is read, so that no more of them are held than may be under way.
+        let place = match timeout_at(end, Arc::clone(&self.egress.places).acquire_owned()).await {
+            Ok(Ok(permit)) => Place { _permit: permit },
+            _ => return Err(Error::Busy),
+        };
         let body = match timeout_at(end, collected(body, limits.request_body)).await {
             Ok(body) => body?,
             Err(_) => return Err(Error::Timeout),
         };
         let (checked, body) = self.without_leaks(checked, body).await?;
-        let place = match timeout_at(end, Arc::clone(&self.egress.places).acquire_owned()).await {
-            Ok(Ok(permit)) => Place { _permit: permit },
-            _ => return Err(Error::Busy),
-        };
         let checked_url = checked.url.clone();
         let (hop, wanted) = (checked.hop, checked.method != Method::HEAD);
         let request = self.complete(checked, body, told).await?;
@@ -176,6 +184,10 @@ impl Requests {
     fn check(&self, parts: http::request::Parts, record: &Record) -> Result<Checked, Error> {
         let Settings { limits, reach, .. } = &*self.egress.settings;
         let text = parts.uri.to_string();
+        if self.made.fetch_add(1, Ordering::Relaxed) >= limits.requests {
+            record.unreadable_url(&text);
+            return Err(Error::Requests(limits.requests));
+        }
         let parsed = if text.len() > MAX_URL { Err(format!("it has more than {MAX_URL} bytes")) } else { Target::of(&text) };
         let target = parsed.map_err(|reason| {
             record.unreadable_url(&text);
@@ -183,10 +195,6 @@ impl Requests {
         })?;
         let url = url_of(&text, &target).map_err(Error::Url)?;
         record.url(&url, 0);
-        let made = self.made.fetch_add(1, Ordering::Relaxed);
-        if made >= limits.requests {
-            return Err(Error::Requests(limits.requests));
-        }
         let method = parts.method;
         if method == Method::CONNECT || method == Method::TRACE {
             return Err(refused(&method, &target, "the rule that a request is no tunnel and no trace", "No key changes that."));
@@ -194,6 +202,10 @@ impl Requests {
         if self.scope.read_only && method != Method::GET && method != Method::HEAD {
             let remedy = "The tool's author has to drop `read-only`, or name the calls that only read by `berth:reads-when`.";
             return Err(refused(&method, &target, "the call's own claim that it only reads", remedy));
+        }
+        if self.scope.read_only && OVERRIDES.iter().any(|name| parts.headers.contains_key(*name)) {
+            let remedy = "Make the request by the method that is meant.";
+            return Err(refused(&method, &target, "the rule that a call that only reads names no other method in a header", remedy));
         }
         reach.request(&target, method.as_str(), &self.scope.origins).map_err(|denial| Error::Refused(Box::new(denial)))?;
         let mut headers = parts.headers;
@@ -266,7 +278,7 @@ fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<()
     let Checked { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes() {
-        let in_headers = || headers.values().any(|value| echoes.is_in(value.as_bytes()));
+        let in_headers = || headers.iter().any(|(name, value)| echoes.is_in(value.as_bytes()) || echoes.is_in(name.as_str().as_bytes()));
         if echoes.is_in(url.as_str().as_bytes()) || in_headers() || echoes.is_in(body) {
             return Err(refused(
                 method,
@@ -279,8 +291,10 @@ fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<()
     if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
-    let query: Vec<String> = url.query_pairs().map(|(_, value)| value.into_owned()).collect();
-    let headers = headers.values().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let mut query: Vec<String> = url.query_pairs().flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect();
+    // The path without its percent signs, as a server reads it.
+    query.extend(url::form_urlencoded::parse(url.path().as_bytes()).map(|(path, _)| path.into_owned()));
+    let headers = headers.iter().flat_map(|(name, value)| [name.as_str().into(), String::from_utf8_lossy(value.as_bytes())]);
     let body = String::from_utf8_lossy(body);
     let texts = [url.as_str().into(), body].into_iter().chain(query.iter().map(|text| text.as_str().into())).chain(headers);
     for text in texts {
@@ -353,6 +367,10 @@ fn answered(response: Response<Incoming>, wanted: bool, bounds: Bounds, record: 
     let (parts, body) = response.into_parts();
     let mut headers = parts.headers;
     if let Some(echoes) = &bounds.echoes {
+        let named: Vec<HeaderName> = headers.keys().filter(|name| echoes.is_in(name.as_str().as_bytes())).cloned().collect();
+        for name in named {
+            headers.remove(name);
+        }
         for value in headers.values_mut() {
             if let Some(without) = echoes.without(value.as_bytes()) {
                 *value = HeaderValue::from_bytes(&without).unwrap_or(HeaderValue::from_static("[REDACTED]"));

@@ -153,7 +153,7 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
         settings.network.trust = Arc::default();
         settings.network.authorities = vec!["/nowhere/ca.pem".into()];
         let got = Caller::new(settings).get(&format!("https://good.test:{}/", good.port())).await;
-        assert!(matches!(&got, Err(Error::Tls(reason)) if reason.contains("/nowhere/ca.pem")), "{got:?}");
+        assert!(matches!(&got, Err(Error::Setup(reason)) if reason.contains("/nowhere/ca.pem")), "{got:?}");
     });
 }
 
@@ -262,9 +262,16 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
             let url = format!("{scheme}://{}", proxy.address);
             settings.network.proxy = Some(Proxy { url, except: String::new(), resolves: false });
             let got = Caller::new(settings.clone()).get("http://public.example.com/").await;
-            assert!(matches!(got, Err(Error::Proxy(_))), "{scheme}: {got:?}");
+            assert!(matches!(got, Err(Error::Setup(_))), "{scheme}: {got:?}");
         }
         assert_eq!((proxy.asked().len(), proxy.connections()), (3, 3));
+
+        // What is here does not go through it, and nobody there reads along.
+        let mut opened = settings.clone();
+        opened.reach.private.push(crate::placed(berth_policy::egress::PrivateHosts::new(&server.address.to_string()).expect("it is one")));
+        opened.network.proxy = Some(through("", true));
+        assert_eq!(Caller::new(opened).get(&format!("http://{}/", server.address)).await.expect("it is opened").text(), "hello");
+        assert_eq!(proxy.connections(), 3);
 
         // What is excepted goes its own way, under the same rules.
         settings.network.proxy = Some(through("example.com", true));
@@ -301,15 +308,19 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
         let server = Server::plain(hello);
         let url = format!("http://{}/", server.address);
         let mut settings = settings(&[&server.address.to_string()]);
-        settings.limits.requests = 3;
-        let egress = Arc::new(Egress::new(settings));
+        let egress = Arc::new(Egress::new(settings.clone()));
         let reading = Caller::of(Arc::clone(&egress), true);
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY"] {
             let got = reading.send(Request::builder().method(method).uri(&url).body(Full::from("x")).expect("it is one")).await;
-            assert!(matches!(got, Err(Error::Refused(_) | Error::Requests(_))), "{method}: {got:?}");
+            assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
+        }
+        for name in ["x-http-method-override", "X-Method-Override", "x-http-method"] {
+            let got = reading.send(Request::get(&url).header(name, "DELETE").body(Full::default()).expect("it is one")).await;
+            assert!(matches!(got, Err(Error::Refused(_))), "{name}: {got:?}");
         }
         assert_eq!(server.connections(), 0);
-        let acting = Caller::of(egress, false);
+        settings.limits.requests = 3;
+        let acting = Caller::of(Arc::new(Egress::new(settings)), false);
         for method in ["CONNECT", "TRACE"] {
             let got = acting.send(Request::builder().method(method).uri(&url).body(Full::default()).expect("it is one")).await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");

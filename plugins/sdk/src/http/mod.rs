@@ -179,6 +179,10 @@ impl Request {
                 let message = format!("more than {follows} redirects; the next would go to {next}");
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
+            if matches!(answer.status, 307 | 308) && !matches!(hop.method.as_str(), "GET" | "HEAD") && next.origin() != hop.url.origin() {
+                let message = format!("it leads to {next}, and what is sent was meant for nobody else");
+                return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
+            }
             let from = std::mem::replace(&mut hop.url, next);
             hop.redirected(&from, answer.status, &private);
             passed.push(from.into());

@@ -144,7 +144,7 @@ fn explained(code: ErrorCode) -> HttpError {
         ErrorCode::HttpProtocolError => (Malformed, "the answer breaks the protocol".to_owned()),
         ErrorCode::HttpUpgradeFailed => (Malformed, "it wants another protocol".to_owned()),
         ErrorCode::LoopDetected => (Failed, "the request goes round in circles".to_owned()),
-        ErrorCode::ConfigurationError => (Failed, "the host's way to the network is not set up".to_owned()),
+        ErrorCode::ConfigurationError => (Denied, "the host is not set up for this request; its log says more".to_owned()),
         ErrorCode::InternalError(told) => (Failed, with("the host failed", told)),
     };
     HttpError::new(kind, words)
