@@ -23,6 +23,9 @@ const MOST: f64 = 0.85;
 /// The share with which an element that says it is the main one is believed.
 const BELIEVED: f64 = 0.4;
 
+/// The mass of what goes by its name, at most: more is text, whatever it is called.
+const MOST_OF_NOISE: f64 = 800.0;
+
 /// Finds the main text.
 pub(super) fn find(flat: &Flat<'_>) -> Kept {
     let mut gone: Vec<bool> = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
@@ -168,7 +171,7 @@ fn mark_noise(flat: &Flat<'_>, sums: &Sums, body: usize, gone: &mut [bool]) {
             continue;
         }
         if let Some(element) = flat.element(index)
-            && is_noise(flat, index, element)
+            && is_noise(flat, index, element, sums)
             && sums.letters(flat, index) * 5 <= all * 2
             && sums.mass(flat, index) <= 0.3 * mass
         {
@@ -241,7 +244,7 @@ fn is_unseen(element: &Element) -> bool {
     })
 }
 
-fn is_noise(flat: &Flat<'_>, index: usize, element: &Element) -> bool {
+fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
     const ROLES: [&str; 14] = [
         "navigation",
         "banner",
@@ -271,8 +274,44 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element) -> bool {
     if name == "header" && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section")) {
         return flat.find(index..flat.items[index].end, "h1").is_none();
     }
-    let (class, id) = (element.attr("class").unwrap_or_default(), element.attr("id").unwrap_or_default());
-    [class, id].into_iter().any(|names| names.split_ascii_whitespace().take(32).any(is_noisy_name))
+    named_as_noise(flat, index, element, sums)
+}
+
+/// Whether the names of an element say that it is beside the text. What an author calls a part of the text says nothing about it: `pagination`
+/// may be its subject. So names count only outside of what the page calls its main part, and where the element looks like noise as well.
+fn named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
+    let (name, classes) = (element.name(), element.attr("class").unwrap_or_default());
+    if !is_block(name) {
+        // Marks that programs put into a text. Nothing else within a line goes by its name: every link of some programs is a `reference`.
+        const MARKS: [&str; 6] = ["mw-editsection", "mw-cite-backlink", "mw-jump-link", "headerlink", "linenos", "lineno"];
+        return listed(classes).any(|class| MARKS.contains(&class.as_str()) || name == "sup" && class == "reference");
+    }
+    if name == "td" && listed(classes).any(|class| class == "linenos") {
+        return true;
+    }
+    if matches!(name, "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "blockquote" | "dt" | "dd" | "td" | "th") {
+        return false;
+    }
+    let (letters, linked, mass) = (sums.letters(flat, index), sums.linked(flat, index), sums.mass(flat, index));
+    let within = flat.around(index).any(|at| flat.element(at).is_some_and(is_named_main));
+    let is_list = linked * 2 >= letters;
+    let is_little = mass < MOST_OF_NOISE;
+    // What a style hides until it is asked for can't be told by its links.
+    let is_hidden = |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
+    let headed = || (index..flat.items[index].end).any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"));
+    let looks_so = if within {
+        is_little && (linked * 4 >= letters || listed(classes).any(|class| is_hidden(&class)) && !headed())
+    } else {
+        is_list || is_little
+    };
+    let named = |names| listed(names).any(|name| is_noisy_name(&name));
+    let id = if within || name == "section" { "" } else { element.attr("id").unwrap_or_default() };
+    looks_so && named(classes) || is_list && named(id)
+}
+
+/// The single names in an attribute.
+fn listed(names: &str) -> impl Iterator<Item = String> {
+    names.split_ascii_whitespace().take(32).filter(|name| name.len() <= 100).map(str::to_ascii_lowercase)
 }
 
 /// Names that makers of pages give to what is beside the text.
@@ -326,7 +365,7 @@ fn is_noisy_name(name: &str) -> bool {
         "metadata",
         "jp-relatedposts",
     ];
-    const WHOLE: [&str; 32] = [
+    const WHOLE: [&str; 31] = [
         "nav",
         "menu",
         "ad",
@@ -350,7 +389,6 @@ fn is_noisy_name(name: &str) -> bool {
         "rss",
         "copyright",
         "mw-jump-link",
-        "reference",
         "mw-cite-backlink",
         "catlinks",
         "printfooter",
@@ -360,11 +398,7 @@ fn is_noisy_name(name: &str) -> bool {
         "tools",
         "actions",
     ];
-    if name.len() > 100 {
-        return false;
-    }
-    let name = name.to_ascii_lowercase();
-    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
+    WHOLE.contains(&name) || PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Elements that begin on a line of their own.

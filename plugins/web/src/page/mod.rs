@@ -63,3 +63,6 @@ fn has_heading(text: &str, title: &str) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod kept_tests;

@@ -1,0 +1,55 @@
+//! What a page's main text must not lose.
+
+use super::*;
+
+const WORDS: &str = "Some words of the article, which go on for a while, as they do, until they have said what there is to say.";
+
+fn read(html: &str) -> String {
+    markdown(html, &Url::parse("https://example.com/a").unwrap()).text
+}
+
+/// Names of parts of a text that are also those of what is beside it.
+const SUBJECTS: [&str; 14] = [
+    "search",
+    "actions",
+    "reference",
+    "pagination",
+    "tools",
+    "copyright",
+    "print",
+    "metadata",
+    "related-work",
+    "footer-styles",
+    "navigation-api",
+    "http-cookies",
+    "social-contract",
+    "subscribe",
+];
+
+#[test]
+fn links_within_a_text_are_kept_whatever_their_class_is() {
+    let links = "<p><a class='reference external' href=/404>PEP 404</a> states it, see <a class='reference internal' href=/s><span \
+        class='std std-ref print'>the rules</span></a><sup class=reference><a href=#1>[1]</a></sup>.</p>";
+    for page in [format!("<main><h1>T</h1>{links}<p>{WORDS}</p></main>"), format!("<h1>T</h1><div>{links}<p>{WORDS}</p></div>")] {
+        assert!(
+            read(&page).contains("[PEP 404](https://example.com/404) states it, see [the rules](https://example.com/s).\n"),
+            "{}",
+            read(&page)
+        );
+    }
+}
+
+#[test]
+fn sections_and_headings_are_kept_whatever_their_id_is() {
+    let sections: String = SUBJECTS.map(|id| format!("<section id={id}><h2>About {id}</h2><p>{WORDS}</p></section>")).concat();
+    let divs: String = SUBJECTS.map(|id| format!("<div class=section id={id}><h2>About {id}</h2><p>{WORDS}</p></div>")).concat();
+    let flat: String = SUBJECTS.map(|id| format!("<h2 id={id} class={id}>About {id}</h2><p>{WORDS}</p>")).concat();
+    for parts in [sections, divs, flat] {
+        for page in [format!("<main><h1>T</h1>{parts}</main>"), format!("<h1>T</h1>{parts}"), format!("<h1>T</h1><div>{parts}</div>")] {
+            let text = read(&page);
+            for id in SUBJECTS {
+                assert!(text.contains(&format!("## About {id}\n\n{WORDS}")), "{id}: {text}");
+            }
+        }
+    }
+}
