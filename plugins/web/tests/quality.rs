@@ -17,7 +17,7 @@ const PAGES: [(&str, &str, f64); 36] = [
     ("blog with code and comments", "lemire.me.json.html", 0.20),
     ("tutorial", "pluralsight.com.python.html", 0.10),
     ("technical blog of a company", "caktusgroup.com.django.html", 0.10),
-    ("blog of a repository host", "github.blog.spiceland.html", 0.10),
+    ("blog of a repository host, with what it says of itself in its main part", "github.blog.spiceland.html", 0.15),
     ("release notes on Blogger", "blog.python.org.html", 0.10),
     ("blog on WordPress", "buchperlen.wordpress.com.html", 0.10),
     ("journal of science", "nature.com.telescope.html", 0.10),

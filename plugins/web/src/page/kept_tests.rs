@@ -53,3 +53,23 @@ fn sections_and_headings_are_kept_whatever_their_id_is() {
         }
     }
 }
+
+#[test]
+fn a_long_section_does_not_stand_for_its_siblings() {
+    let long = format!("<h2>Long</h2>{}", format!("<p>{WORDS}</p>").repeat(40));
+    let short = format!("<h2>Short</h2><p>{WORDS}</p>");
+    for parts in [
+        format!("<section id=long>{long}</section><section id=short>{short}</section>"),
+        format!("<div class=section id=long>{long}</div><div class=section id=short>{short}</div>"),
+        format!("<div class=intro>{long}</div>{short}"),
+    ] {
+        for page in [
+            format!("<main><h1>T</h1>{parts}</main>"),
+            format!("<h1>T</h1>{parts}"),
+            format!("<h1>T</h1><article><div>{parts}</div></article>"),
+        ] {
+            let text = read(&page);
+            assert!(text.contains("## Long") && text.ends_with(&format!("## Short\n\n{WORDS}\n")), "{page}: {text}");
+        }
+    }
+}

@@ -146,6 +146,8 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
     {
         root = named;
     }
+    // What the page calls its main part is taken whole, but for an article that is most of it.
+    let is_believed = root != body;
     loop {
         let mass = sums.mass(flat, root);
         let heaviest = flat
@@ -155,9 +157,25 @@ fn main_part(flat: &Flat<'_>, sums: &Sums, gone: &[bool], body: usize) -> usize 
             })
             .max_by(|one, other| sums.mass(flat, *one).total_cmp(&sums.mass(flat, *other)));
         match heaviest {
-            Some(child) if mass > 0.0 && sums.mass(flat, child) >= MOST * mass => root = child,
+            Some(child)
+                if mass > 0.0
+                    && sums.mass(flat, child) >= MOST * mass
+                    && (!is_believed || flat.element(child).is_some_and(is_named_main))
+                    && !flat.children(root).any(|other| other != child && !gone[other] && is_of_a_kind(flat, sums, child, other)) =>
+            {
+                root = child;
+            }
             _ => return root,
         }
+    }
+}
+
+/// Whether two parts side by side are parts of the same text, however long one of them is.
+fn is_of_a_kind(flat: &Flat<'_>, sums: &Sums, one: usize, other: usize) -> bool {
+    let class = |index| flat.attribute(index, "class").unwrap_or_default();
+    match flat.name(other) {
+        "h2" | "h3" => sums.letters(flat, other) > 0,
+        name => name == flat.name(one) && class(one) == class(other) && sums.mass(flat, other) >= 30.0,
     }
 }
 
