@@ -5,6 +5,9 @@ use std::sync::Arc;
 use berth_contract::Denial;
 use berth_system::egress::{Egress, Error, Requests, Timeouts};
 use http_body_util::BodyExt as _;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, IoError};
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 
 use crate::bindings::berth::host::secrets as wit;
@@ -110,6 +113,34 @@ fn told(error: Error) -> wasmtime_wasi_http::Error {
         Error::Requests(_) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
         // What of it can't be read is the operator's to know: the log and the record say it.
         Error::Secret(..) | Error::Setup(_) => Told::ConfigurationError,
+    }
+}
+
+/// Tells guests why a body ended before its end. The crate's own function looks for another type than the one that the streams of its bodies
+/// fail with, and so never finds a reason.
+pub(crate) fn link_error_codes(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let why = |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<IoError>,)| {
+        let (_, table) = store.data_mut().http_and_table();
+        let error: &wasmtime::Error = table.get(&error)?;
+        Ok((error.downcast_ref().map(of_body),))
+    };
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", why)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// What a body can end with, of what [`told`] makes.
+fn of_body(error: &wasmtime_wasi_http::Error) -> ErrorCode {
+    use wasmtime_wasi_http::Error as Told;
+    match error {
+        Told::HttpResponseBodySize(most) => ErrorCode::HttpResponseBodySize(*most),
+        Told::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
+        Told::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
+        Told::HttpResponseContentCoding(coding) => ErrorCode::HttpResponseContentCoding(coding.clone()),
+        Told::HttpProtocolError => ErrorCode::HttpProtocolError,
+        Told::ConnectionTerminated => ErrorCode::ConnectionTerminated,
+        other => ErrorCode::InternalError(Some(other.to_string())),
     }
 }
 

@@ -139,6 +139,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(l, &http_types::LinkOptions::default(), CallState::http_view)?;
+    crate::http::link_error_codes(l)?;
     Ok(linker)
 }
 
