@@ -137,9 +137,11 @@ pub(crate) fn explained(failure: &Failure) -> String {
     let mut lines = Vec::new();
     match &failure.denial {
         Some(denial) => {
-            // Where the tool had words of its own, they come first.
-            let own = if failure.message == denial.to_string() { None } else { Some(neutral(&failure.message)) };
-            let said = own.map_or_else(|| format!("{} is refused", neutral_line(&denial.action)), |message| message.into_owned());
+            // Rule, place and remedy have lines of their own; what else was said comes first.
+            let said = match failure.message.strip_prefix(&denial.to_string()) {
+                Some(rest) => format!("{} is refused{}", neutral_line(&denial.action), neutral(rest)),
+                None => neutral(&failure.message).into_owned(),
+            };
             lines.push(format!("{head}: {said}"));
             lines.push(field("rule", &denial.rule));
             lines.push(field("place", &denial.place));
@@ -219,6 +221,9 @@ mod tests {
         assert_eq!(lines[1], "  rule: deny_read = \"**/.env\"");
         assert_eq!(lines[2], "  place: [tools.file] in /c/berth.toml, line 2");
         assert_eq!(lines[3], "  remedy: To allow it, take it out.");
+        let more = Failure { message: format!("{denial} (The tool said: no)"), ..Failure::denied(denial.clone()) };
+        let text = anstream::adapter::strip_str(&explained(&more)).to_string();
+        assert_eq!(text.lines().next(), Some("error[policy_blocked]: read /w/.env is refused (The tool said: no)"));
         let own = Failure { message: "can't\u{1b}[2J".into(), ..Failure::denied(denial) };
         let text = anstream::adapter::strip_str(&explained(&own)).to_string();
         assert!(text.starts_with("error[policy_blocked]: can't\u{fffd}[2J\n"), "{text}");

@@ -186,12 +186,12 @@ impl Reach {
         let (rule, remedy) = match missing {
             Missing::Host => (format!("{key}, which doesn't name this host"), self.to_add(&self.place, key, &entry)),
             Missing::Port => (format!("{key}, which names this host for another port or scheme"), self.to_add(&self.place, key, &entry)),
-            Missing::Method => (
-                format!("{key}, which names this host for other methods"),
-                format!("To allow it, add {} to the `methods` of the host's entry in `{key}` of [{}].", toml(shown(method)), self.table),
-            ),
+            Missing::Method => {
+                let list = outside_of_files(&self.place).unwrap_or_else(|| format!("`{key}` of [{}]", self.table));
+                let add = || format!("To allow it, add {} to the `methods` of the host's entry in {list}.", toml(shown(method)));
+                (format!("{key}, which names this host for other methods"), to_grant(&self.place, add))
+            }
         };
-        let remedy = self.place.remedy(|| remedy).into_owned();
         Denial { capability: "http".to_owned(), action: action(method, target), rule, place: self.place.text.clone().into_owned(), remedy }
     }
 
@@ -210,20 +210,24 @@ impl Reach {
 
     /// What an entry of a list that takes the place of nothing is added by.
     fn to_add(&self, place: &Origin, key: &str, entry: &str) -> String {
-        match place.kind {
+        to_grant(place, || match place.kind {
             OriginKind::Default(_) => format!("To allow it, {}", place.lines(&self.table, &format!("{key} = [{}]", toml(entry)))),
-            _ => format!("To allow it, add {} to `{key}` of [{}].", toml(entry), self.table),
-        }
+            _ => {
+                let list =
+                    outside_of_files(place).map_or_else(|| format!("`{key}` of [{}]", self.table), |list| format!("the list in {list}"));
+                format!("To allow it, add {} to {list}.", toml(entry))
+            }
+        })
     }
 
     fn not_opened(&self, target: &Target, found: Forbidden, action: String, what: &str) -> Denial {
         let rule = format!("the rule that no request goes to private places: {what} is {}", found.kind);
         let place = self.private.first().map_or(&self.place, |private| &private.place);
         let remedy = match found.always {
-            true => "No key changes that.".into(),
-            false => place.remedy(|| self.to_add(place, "allowed_private_hosts", &target.host_and_port())),
+            true => "No key changes that.".to_owned(),
+            false => self.to_add(place, "allowed_private_hosts", &target.host_and_port()),
         };
-        Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy: remedy.into_owned() }
+        Denial { capability: "http".to_owned(), action, rule, place: "built in".to_owned(), remedy }
     }
 
     fn in_the_open(&self, target: &Target, method: &str) -> Denial {
@@ -242,6 +246,20 @@ impl Reach {
             place: place.text.clone().into_owned(),
             remedy: remedy.into_owned(),
         }
+    }
+}
+
+/// What grants more, by `own`, where that can be changed. To leave out a list of the command line or of the environment would grant less.
+fn to_grant(place: &Origin, own: impl FnOnce() -> String) -> String {
+    if outside_of_files(place).is_some() { own() } else { place.remedy(own).into_owned() }
+}
+
+/// Where a list stands that stands in no file.
+fn outside_of_files(place: &Origin) -> Option<String> {
+    match &place.kind {
+        OriginKind::Flag(text) => Some(format!("`{text}`")),
+        OriginKind::Variable(name) => Some(name.clone()),
+        _ => None,
     }
 }
 
