@@ -14,7 +14,8 @@ const MAX_TEXT: usize = 1 << 20;
 
 pub(crate) struct HttpRequest;
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+// It is written, too, so that the schema tells the default: a call without a method is one that only reads.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum Method {
     #[default]
@@ -207,6 +208,7 @@ mod tests {
         let definition = testing::definition::<HttpRequest>();
         assert_eq!(definition["annotations"]["read_only"], false);
         assert_eq!(definition["meta"]["berth:reads-when"], json!({ "/method": ["GET", "HEAD"] }));
+        assert_eq!(definition["input_schema"]["properties"]["method"]["default"], "GET");
         let refused = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "method": "get" })).unwrap_err();
         assert_eq!(refused.category, Category::InvalidParameters);
     }

@@ -1,8 +1,10 @@
 mod missed;
 
 use std::collections::BTreeMap;
+use std::io;
 
 use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
+use html5ever::serialize::{SerializeOpts, TraversalScope, serialize};
 use schemars::{JsonSchema, Schema};
 use scraper::{ElementRef, Html, Node, Selector};
 use serde::{Deserialize, Serialize};
@@ -271,7 +273,7 @@ impl Taken {
         let most = MAX_VALUE.min(self.room);
         let mut value = match extract {
             Extract::Text => text(element, most),
-            Extract::Html => element.html(),
+            Extract::Html => html(element, most),
             Extract::Attribute(name) => {
                 let value = element.attr(name)?;
                 let is_address = matches!(name.as_str(), "href" | "src" | "action" | "poster" | "data");
@@ -312,6 +314,35 @@ fn text(element: ElementRef<'_>, most: usize) -> String {
         space &= part.is_empty() || part.ends_with(char::is_whitespace) || part.trim().is_empty();
     }
     text
+}
+
+/// The HTML of an element, or of more than `most` bytes the beginning: elements lie in each other, and each of them can be asked for.
+fn html(element: ElementRef<'_>, most: usize) -> String {
+    let mut bounded = Bounded { bytes: Vec::new(), most };
+    let options = SerializeOpts { traversal_scope: TraversalScope::IncludeNode, scripting_enabled: false, create_missing_parent: false };
+    // It fails where there is more than it takes, and in no other way.
+    let _ = serialize(&mut bounded, &element, options);
+    String::from_utf8_lossy(&bounded.bytes).into_owned()
+}
+
+/// Takes bytes until there are too many.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() > self.most {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

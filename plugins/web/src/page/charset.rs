@@ -37,11 +37,11 @@ fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
     Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
 }
 
-/// UTF-8 where it is that, up to where a cut may have gone through a letter; else what old pages are written in.
+/// UTF-8 where it is that, up to where a cut may have gone through a letter, and not its only one; else what old pages are written in.
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
-        Err(error) if error.error_len().is_none() => UTF_8,
+        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => UTF_8,
         Err(_) => WINDOWS_1252,
     }
 }
@@ -77,7 +77,8 @@ mod tests {
     fn else_it_is_guessed() {
         check("é".as_bytes(), "text/html", "é");
         check(b"\x93quoted\x94", "text/html", "“quoted”");
-        check(b"cut \xc3", "text/html", "cut \u{fffd}");
+        check(b"\xc3\xa9 cut \xc3", "text/html", "é cut \u{fffd}");
+        check(b"caf\xe9", "text/html", "café");
         check(b"\xc3\xa9", "text/html; charset=no-such", "é");
         check(b"<meta charset=", "", "<meta charset=");
         check(b"<meta \xff", "", "<meta ÿ");

@@ -111,10 +111,11 @@ fn a_page_has_a_title() {
     assert_eq!(markdown("", &base).text, "");
 }
 
-/// A large page out of the same part, with a beginning.
+/// A page out of the same part, with a beginning: deep and wide enough to run into each bound but those of size and time, which the tests of
+/// the whole host reach in the sandbox.
 fn hostile(beginning: &str, part: &str) -> String {
     let mut page = beginning.to_owned();
-    while page.len() < 1 << 17 {
+    while page.len() < 1 << 13 {
         page.push_str(part);
     }
     page
@@ -125,11 +126,11 @@ fn hostile(beginning: &str, part: &str) -> String {
 fn hostile_pages_are_read() {
     let base = Url::parse("https://example.com/").unwrap();
     let mut numbered = String::from("<b a0>");
-    for number in 0..10_000 {
+    for number in 0..500 {
         numbered.push_str(&format!("<p><b a{number}>x"));
     }
     let mut attributes = String::from("<p ");
-    for number in 0..20_000 {
+    for number in 0..1_000 {
         attributes.push_str(&format!("a{number} "));
     }
     attributes.push('>');
