@@ -46,4 +46,5 @@ mod shell;
 mod tools;
 mod transfers;
 mod trust;
+mod web;
 mod words;

@@ -1,0 +1,93 @@
+//! The web tools, the real ones, against real servers on loopback: what they answer, where they don't go, who is asked, and what becomes of
+//! secrets on the way.
+
+mod asking;
+mod hostile;
+mod refused;
+mod tools;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use berth_host::config::{self, Folders, Inputs};
+use berth_host::{Answer, Audience, Host, Request, Resolve};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::server::{Asked, Server, Wire, answer};
+use crate::support::{berth, builtin, shared_cache};
+
+/// A host with the web tools, which reaches some servers on loopback and asks nobody else for their names.
+pub(crate) struct Web {
+    folder: TempDir,
+    pub(crate) host: Host,
+}
+
+impl Web {
+    /// With servers that are opened, each by its address and port.
+    pub(crate) async fn new(servers: &[&Server], settings: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder is made");
+        let folders = Folders { cache: shared_cache(), ..Folders::inside(&folder.path().join("berth")) };
+        let opened: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
+        let mut all = vec![format!("tools.web.allowed_private_hosts={opened:?}"), "tools.retry.max_attempts=0".to_owned()];
+        all.extend(settings.iter().map(|&setting| setting.to_owned()));
+        let loaded = config::load(&folders, &Inputs { settings: all, ..Inputs::default() }).expect("the settings are valid");
+        let host = Host::builder()
+            .config(loaded)
+            .folders(folders)
+            .working_directory(folder.path())
+            .builtins(&[builtin("web")])
+            .resolver(Arc::new(Names))
+            .helper(berth());
+        Self { host: host.build().await.expect("the host starts"), folder }
+    }
+
+    /// Calls a tool for a person, who gets the text as it is.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.host.call(Request { audience: Audience::Person, ..Request::new(tool, arguments) }).await
+    }
+
+    /// What `fetch` says of a URL, part by part.
+    pub(crate) async fn fetch(&self, url: impl Into<String>) -> Vec<String> {
+        texts(&self.call("fetch", json!({ "url": url.into() })).await)
+    }
+
+    /// The records of the audit so far.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        crate::mcp::client::records(&self.folder.path().join("berth/data"))
+    }
+}
+
+/// The texts of an answer.
+#[track_caller]
+pub(crate) fn texts(answer: &Answer) -> Vec<String> {
+    let output = answer.outcome.as_ref().unwrap_or_else(|failure| panic!("it succeeds: {failure:?}"));
+    output.content.iter().map(|part| part.as_text().expect("it is a text").to_owned()).collect()
+}
+
+/// Has every name here, but for one that leads into a private network, and one that there isn't.
+#[derive(Debug)]
+struct Names;
+
+impl Resolve for Names {
+    fn resolve<'r>(&'r self, name: &'r str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'r>> {
+        let address = match name {
+            "nowhere.example.com" => None,
+            "inside.example.com" => Some(Ipv4Addr::new(10, 0, 0, 7)),
+            _ => Some(Ipv4Addr::LOCALHOST),
+        };
+        Box::pin(async move { address.map(|address| vec![address.into()]).ok_or_else(|| io::Error::other("no such name")) })
+    }
+}
+
+/// An answer of a type.
+pub(crate) fn page(wire: &mut dyn Wire, media_type: &str, body: &[u8]) -> io::Result<()> {
+    answer(wire, "200 OK", &[("content-type", media_type)], body)
+}
+
+/// A page for whoever asks.
+pub(crate) fn hello(_: &Asked, wire: &mut dyn Wire) -> io::Result<()> {
+    page(wire, "text/plain", b"hello")
+}

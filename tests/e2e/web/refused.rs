@@ -1,0 +1,167 @@
+//! Where nothing comes of a request, and what is said of it.
+
+use berth_host::{Answer, Category, Failure};
+use serde_json::json;
+
+use super::{Web, hello, page};
+use crate::support::server::{Authority, Server, answer};
+use crate::support::{failure, refused, run};
+
+async fn fetch(web: &Web, url: impl Into<String>) -> Answer {
+    web.call("fetch", json!({ "url": url.into() })).await
+}
+
+#[track_caller]
+fn says(answer: &Answer, category: Category, code: &str, words: &str) {
+    let told: &Failure = failure(answer, category, Some(code));
+    assert!(told.message.contains(words), "{words:?} is not in {told:?}");
+}
+
+/// What the refusal of a rule says would help.
+#[track_caller]
+fn remedy<'a>(answer: &'a Answer, rule: &str) -> &'a str {
+    &refused(answer, rule).denial.as_ref().expect("a refusal names its rule").remedy
+}
+
+#[test]
+fn who_is_not_reached_is_told_by_what_went_wrong() {
+    run(async {
+        let silent = Server::plain(|_, wire| wire.read_exact(&mut [0]));
+        let halting = Server::plain(|_, wire| {
+            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nbeginning")?;
+            wire.flush()?;
+            wire.read_exact(&mut [0])
+        });
+        let broken = Server::plain(|_, wire| wire.write_all(b"220 mail.example.com ESMTP\r\n\r\n"));
+        let short = Server::plain(|_, wire| {
+            wire.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort")?;
+            Err(std::io::Error::other("it hangs up"))
+        });
+        let gone = Server::plain(hello);
+        let others = "tools.web.other_domains=\"allow\"";
+        let web = Web::new(&[&silent, &halting, &broken, &short, &gone], &["tools.web.timeout=1", others]).await;
+        let at = |server: &Server| format!("http://{}/", server.address);
+        let gone_at = at(&gone);
+        drop(gone);
+        says(&fetch(&web, gone_at).await, Category::NetworkError, "connection", "refuses connections");
+        says(&fetch(&web, "https://nowhere.example.com/").await, Category::NetworkError, "dns", "no address");
+        says(&fetch(&web, at(&silent)).await, Category::Timeout, "timed-out", "took too long");
+        says(&fetch(&web, at(&halting)).await, Category::Timeout, "timed-out", "took too long");
+        says(&fetch(&web, at(&broken)).await, Category::PermanentFailure, "malformed-answer", "breaks the protocol");
+        says(&fetch(&web, at(&short)).await, Category::NetworkError, "connection", "too early");
+        for (url, words) in [
+            ("example.com/page", "https://"),
+            ("ftp://example.com/", "only https and http"),
+            ("https://user:pw@example.com/", "user"),
+            ("https://", "https://"),
+            ("", "https://"),
+        ] {
+            let answer = fetch(&web, url).await;
+            let told = failure(&answer, Category::InvalidParameters, None);
+            let all = format!("{} {}", told.message, told.suggestion.as_deref().unwrap_or_default());
+            assert!(all.contains(words), "{url}: {told:?}");
+        }
+    });
+}
+
+#[test]
+fn who_can_t_prove_who_it_is_is_not_believed() {
+    run(async {
+        let (ours, theirs) = (Authority::new(), Authority::new());
+        let good = Server::tls(ours.server(&["site.example.com"], &["h2", "http/1.1"], |_| {}), hello);
+        let strange = Server::tls(theirs.server(&["site.example.com"], &[], |_| {}), hello);
+        let plain = Server::plain(hello);
+        let authorities = format!("network.authorities=[{:?}]", ours.file());
+        let web = Web::new(&[&good, &strange, &plain], &[&authorities, "tools.web.other_domains=\"allow\""]).await;
+        let at = |name: &str, server: &Server| format!("https://{name}:{}/", server.port());
+        for (name, server) in [("site.example.com", &strange), ("other.example.com", &good), ("127.0.0.1", &good)] {
+            let answer = fetch(&web, at(name, server)).await;
+            says(&answer, Category::PermanentFailure, "tls", "certificate doesn't prove");
+            assert!(server.asked().is_empty(), "{name}");
+        }
+        assert!(fetch(&web, at("site.example.com", &plain)).await.outcome.is_err());
+        assert!(plain.asked().is_empty());
+    });
+}
+
+#[test]
+fn a_name_that_leads_into_a_private_network_is_refused_with_the_line_that_would_open_it() {
+    run(async {
+        let web = Web::new(&[], &["tools.web.other_domains=\"allow\""]).await;
+        for (url, entry) in [
+            ("https://inside.example.com/", "inside.example.com:443"),
+            ("https://site.example.com/", "site.example.com:443"),
+            ("https://127.0.0.1:8443/", "127.0.0.1:8443"),
+            ("https://printer.local/", "printer.local:443"),
+        ] {
+            let answer = fetch(&web, url).await;
+            let remedy = remedy(&answer, "no request goes to private places");
+            assert!(
+                remedy.contains("[tools.web]") && remedy.contains("allowed_private_hosts") && remedy.contains(entry),
+                "{url}: {remedy}"
+            );
+        }
+        let answer = fetch(&web, "http://169.254.169.254/latest/").await;
+        assert_eq!(remedy(&answer, "no request goes to private places"), "No key changes that.");
+    });
+}
+
+#[test]
+fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
+    run(async {
+        let authority = Authority::new();
+        let names = ["site.example.com", "other.example.com"];
+        let other = Server::tls(authority.server(&names, &[], |_| {}), hello);
+        let (inner, port) = (Server::plain(hello), other.port());
+        let inner_at = inner.address;
+        let site = Server::tls(authority.server(&names, &[], |_| {}), move |asked, wire| {
+            let to = match asked.path() {
+                "/inner" => format!("https://{inner_at}/"),
+                "/metadata" => "https://169.254.169.254/latest/meta-data/".to_owned(),
+                "/other" => format!("https://other.example.com:{port}/x"),
+                "/denied" => "https://denied.example.com/".to_owned(),
+                "/plain" => "http://site.example.com/".to_owned(),
+                "/file" => "file:///etc/passwd".to_owned(),
+                "/named" => "https://me:secret@other.example.com/".to_owned(),
+                _ => return page(wire, "text/plain", b"a page"),
+            };
+            answer(wire, "302 Found", &[("location", &to)], b"")
+        });
+        let authorities = format!("network.authorities=[{:?}]", authority.file());
+        let allowed = format!("tools.web.allowed_domains=[\"site.example.com:{}\"]", site.port());
+        let web = Web::new(&[&site, &other], &[&authorities, &allowed, "tools.web.denied_domains=[\"denied.example.com\"]"]).await;
+        let at = |path: &str| format!("https://site.example.com:{}{path}", site.port());
+        assert_eq!(web.fetch(at("/")).await, ["a page"]);
+
+        let to_inner = fetch(&web, at("/inner")).await;
+        let opens = remedy(&to_inner, "no request goes to private places");
+        assert!(opens.contains("allowed_private_hosts") && opens.contains(&inner.address.to_string()), "{opens}");
+        assert_eq!(remedy(&fetch(&web, at("/metadata")).await, "no request goes to private places"), "No key changes that.");
+        let to_other = fetch(&web, at("/other")).await;
+        let allows = remedy(&to_other, "allowed_domains, which doesn't name this host");
+        let listed = format!("To allow it, add \"other.example.com:{port}\" to the list in `--set {allowed}`.");
+        assert_eq!(allows, listed);
+        assert!(remedy(&fetch(&web, at("/denied")).await, "denied_domains").contains("denied.example.com"));
+        says(&fetch(&web, at("/plain")).await, Category::PermanentFailure, "redirect", "from https to http://site.example.com/");
+        says(&fetch(&web, at("/file")).await, Category::PermanentFailure, "redirect", "only http and https");
+        let named = fetch(&web, at("/named")).await;
+        says(&named, Category::PermanentFailure, "redirect", "user name or a password");
+        assert!(!format!("{named:?}").contains("secret"), "{named:?}");
+        assert_eq!((inner.connections(), other.connections()), (0, 0));
+    });
+}
+
+#[test]
+fn what_goes_in_the_open_is_refused_unless_the_operator_wants_it() {
+    run(async {
+        let server = Server::plain(hello);
+        let url = format!("http://site.example.com:{}/", server.port());
+        let web = Web::new(&[&server], &["tools.web.other_domains=\"allow\""]).await;
+        let answer = fetch(&web, url.as_str()).await;
+        let told = remedy(&answer, "https_only = true");
+        assert!(told.contains("Ask for it by https") && told.contains("https_only = false"), "{told}");
+        assert_eq!(server.connections(), 0);
+        let web = Web::new(&[&server], &["tools.web.other_domains=\"allow\"", "tools.web.https_only=false"]).await;
+        assert_eq!(web.fetch(url).await, ["hello"]);
+    });
+}
