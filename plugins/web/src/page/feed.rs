@@ -39,7 +39,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
     let mut text = String::new();
     let title = one_line(&feed.title);
     if !title.is_empty() {
-        text.push_str(&format!("# {title}\n\n"));
+        text.push_str(&format!("# {}\n\n", markdown::line(&title)));
     }
     push_text(&mut text, &feed.summary, base);
     let mut cut = entries.len() >= MAX_ENTRIES;
@@ -52,11 +52,11 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
         let link =
             base.join(entry.link.trim()).ok().filter(|link| matches!(link.scheme(), "http" | "https") && !entry.link.trim().is_empty());
         text.push_str(&match link {
-            Some(link) => format!("## [{title}]({link})\n"),
-            None => format!("## {title}\n"),
+            Some(link) => format!("## [{}]({})\n", markdown::bracketed(&title), String::from(link).replace('(', "%28").replace(')', "%29")),
+            None => format!("## {}\n", markdown::line(&title)),
         });
         let told: Vec<String> =
-            [&entry.date, &entry.author].into_iter().map(|told| one_line(told)).filter(|told| !told.is_empty()).collect();
+            [&entry.date, &entry.author].into_iter().map(|told| markdown::line(&one_line(told))).filter(|told| !told.is_empty()).collect();
         if !told.is_empty() {
             text.push_str(&format!("{}\n", told.join(", ")));
         }

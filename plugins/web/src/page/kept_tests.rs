@@ -73,3 +73,21 @@ fn a_long_section_does_not_stand_for_its_siblings() {
         }
     }
 }
+
+#[test]
+fn a_text_does_not_become_a_link() {
+    let said = |html: &str| read(&format!("<h1>T</h1><p>{html}</p>")).strip_prefix("# T\n\n").unwrap().trim_end().to_owned();
+    assert_eq!(said("[a](b) [x](javascript:y) [z]: w"), r"[a]\(b) [x]\(javascript:y) [z]\: w");
+    assert_eq!(said("[a]<span>(b)</span> [a]<rt>b</rt> [1]<span>:</span>"), r"[a]\(b) [a]\(b) [1]\:");
+    assert_eq!(said(r"<a href=/x>y](https://evil.org) [z\](a</a>"), r"[y\]\(https://evil.org) \[z\\\]\(a](https://example.com/x)");
+    assert_eq!(said("<a href=/x><img alt='y](b) ['></a> <img alt='y](b)'>"), r"[y\]\(b) \[](https://example.com/x) [image: y]\(b)]");
+    assert_eq!(said("&lt;a href=b> &lt;A/href=b> Vec&lt;a> [1] a[0] (b)"), r"\<a href=b> \<A/href=b> Vec<a> [1] a[0] (b)");
+    assert_eq!(read("<title>[a](b)</title><p>c"), "# [a]\\(b)\n\nc\n");
+}
+
+#[test]
+fn titles_of_feeds_do_not_become_links() {
+    let feed = |item: &str| feed(&format!("<rss><item>{item}</item></rss>"), &Url::parse("https://example.com/").unwrap()).unwrap().text;
+    assert_eq!(feed("<title>a](b) [c</title><link>/x</link>"), "## [a\\](b) \\[c](https://example.com/x)\n\n");
+    assert_eq!(feed("<title>[a](b)</title>"), "## [a]\\(b)\n\n");
+}

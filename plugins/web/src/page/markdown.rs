@@ -32,6 +32,20 @@ pub(super) fn render(flat: &Flat<'_>, kept: &Kept, base: &Url) -> (String, bool)
     page.out.finish()
 }
 
+/// A text on one line that stands by itself, such as a title: without links.
+pub(super) fn line(text: &str) -> String {
+    let mut out = Writer::new(MAX_OUTPUT);
+    out.text(text);
+    let mut line = out.finish().0;
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// A text for between the brackets of a link.
+pub(super) fn bracketed(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
+}
+
 struct Page<'a> {
     flat: &'a Flat<'a>,
     gone: &'a [bool],
@@ -49,13 +63,23 @@ impl Page<'_> {
             return;
         }
         match self.flat.items[index].what {
-            What::Text(text) => self.out.text(text),
+            What::Text(text) => self.text(text),
             What::Element(_) if self.level >= MAX_LEVELS => self.flattened(index),
             What::Element(_) => {
                 self.level += 1;
                 self.element(index);
                 self.level -= 1;
             }
+        }
+    }
+
+    /// Text of the page. In a link it must not end the link's own brackets.
+    fn text(&mut self, text: &str) {
+        const ENDS: [char; 3] = ['[', ']', '\\'];
+        if self.in_link && text.contains(ENDS) {
+            self.out.text(&bracketed(text));
+        } else {
+            self.out.text(text);
         }
     }
 
@@ -75,7 +99,7 @@ impl Page<'_> {
                 continue;
             }
             match self.flat.items[at].what {
-                What::Text(text) => self.out.text(text),
+                What::Text(text) => self.text(text),
                 What::Element(element) if is_block(element.name()) => self.out.block(1),
                 What::Element(_) => {}
             }
@@ -264,7 +288,7 @@ impl Page<'_> {
         }
         let alt = words.join(" ");
         if self.in_link {
-            self.out.text(&alt);
+            self.text(&alt);
         } else {
             self.out.text(&format!("[image: {alt}]"));
         }
@@ -279,7 +303,7 @@ impl Page<'_> {
             annotation.map(|at| flat.text(at))
         });
         match source {
-            Some(source) => self.out.text(&format!("${}$", source.trim())),
+            Some(source) => self.text(&format!("${}$", source.trim())),
             None => self.flattened(index),
         }
     }

@@ -32,7 +32,7 @@ pub fn markdown(html: &str, base: &Url) -> Page {
     if text.trim().is_empty() {
         text = markdown::render(&flat, &main_text::whole(&flat), base).0;
     }
-    if let Some(title) = title(&flat).filter(|title| !has_heading(&text, title)) {
+    if let Some(title) = title(&flat).map(|title| markdown::line(&title)).filter(|title| !has_heading(&text, title)) {
         text = if text.is_empty() { format!("# {title}\n") } else { format!("# {title}\n\n{text}") };
     }
     Page { text, media_type: "text/markdown", cut: cut || dom.cut }

@@ -1,5 +1,26 @@
 //! Lines with what they begin with, and white space where it is due.
 
+use std::borrow::Cow;
+
+/// A word of a page, which must not look like a link or say where one leads: only what the page has as links are any.
+pub(super) fn plain(word: &str) -> Cow<'_, str> {
+    let is_tag = |at: usize| {
+        let after = &word.as_bytes()[at + 1..];
+        after.first().is_some_and(|letter| letter.eq_ignore_ascii_case(&b'a')) && after.get(1).is_none_or(|byte| *byte == b'/')
+    };
+    if !word.contains("](") && !word.contains("]:") && !word.match_indices('<').any(|(at, _)| is_tag(at)) {
+        return Cow::Borrowed(word);
+    }
+    let mut out = String::with_capacity(word.len() + 2);
+    for (at, character) in word.char_indices() {
+        if matches!(character, '(' | ':') && word[..at].ends_with(']') || character == '<' && is_tag(at) {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    Cow::Owned(out)
+}
+
 /// Text on its way. White space is written before what follows it, so there is none at the end of lines and of marks.
 pub(super) struct Writer {
     out: String,
@@ -83,9 +104,9 @@ impl Writer {
         }
         for word in text.split_whitespace() {
             if word.contains(UNSEEN) {
-                self.put(&word.replace(UNSEEN, ""));
+                self.put(&plain(&word.replace(UNSEEN, "")));
             } else {
-                self.put(word);
+                self.put(&plain(word));
             }
             self.space = true;
         }
@@ -115,8 +136,15 @@ impl Writer {
         }
         (self.started, self.breaks, self.space) = (true, 0, false);
         for mark in self.due.drain(..) {
+            if mark == "(" && self.out.ends_with(']') {
+                self.out.push('\\');
+            }
             self.out.push_str(mark);
             self.written.push(mark);
+        }
+        // What is in two elements may look like one link, too.
+        if text.starts_with(['(', ':']) && self.out.ends_with(']') {
+            self.out.push('\\');
         }
         self.out.push_str(text);
         self.full |= self.out.len() > self.limit;
