@@ -67,12 +67,12 @@ fn readable(answer: &Response, raw: bool) -> Result<Page, Failure> {
     let media_type = answer.media_type();
     let content_type = answer.header("content-type").unwrap_or_default();
     let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
-    let as_it_is = |media_type| Page { text: charset::decode(&answer.body, content_type), media_type, cut: false };
+    let as_it_is = |media_type| Page { text: charset::decode(&answer.body, content_type), media_type, cut: false, bare: false };
     Ok(match asked::kind(&media_type, &answer.body) {
         Kind::Html if !raw => page::markdown(&charset::decode(&answer.body, content_type), &base),
         Kind::Xml if !raw => {
             let text = charset::decode(&answer.body, content_type);
-            page::feed(&text, &base).unwrap_or(Page { text, media_type: "application/xml", cut: false })
+            page::feed(&text, &base).unwrap_or(Page { text, media_type: "application/xml", cut: false, bare: false })
         }
         Kind::Html => as_it_is("text/html"),
         Kind::Xml => as_it_is("application/xml"),
@@ -97,6 +97,7 @@ fn described(answer: &Response, media_type: &str) -> Page {
         text: format!("A file of type {media_type}, {size}{name}. It is no text, and was not read.\n"),
         media_type: "text/plain",
         cut: false,
+        bare: false,
     }
 }
 
@@ -155,8 +156,12 @@ fn told(answer: &Response, asked: &str, page: &Page, part: &Part) -> String {
     } else if answer.cut || page.cut {
         told.push(format!("The page is longer than what is read of one: only {} of it were.", asked::size(answer.body.len())));
     }
-    if part.total == 0 {
+    if answer.body.is_empty() {
+        told.push("The answer is empty: there is nothing to read at this URL.".to_owned());
+    } else if part.total == 0 {
         told.push("The page has no text: it may be made by scripts, which are not run.".to_owned());
+    } else if page.bare {
+        told.push("The page has no text but its title: it may be made by scripts, which are not run.".to_owned());
     }
     told.join("\n")
 }
@@ -214,6 +219,12 @@ mod tests {
     fn a_page_without_text_says_so() {
         let told = fetch(&html("<script>make()</script>"), &json!({})).unwrap();
         assert_eq!(told, ["The page has no text: it may be made by scripts, which are not run.", ""]);
+        let told = fetch(&html("<title>App</title><div id=root></div><script>make()</script>"), &json!({})).unwrap();
+        assert_eq!(told, ["The page has no text but its title: it may be made by scripts, which are not run.", "# App\n"]);
+        let told = fetch(&html(""), &json!({})).unwrap();
+        assert_eq!(told, ["The answer is empty: there is nothing to read at this URL.", ""]);
+        let told = fetch(b"HTTP/1.0 204 No Content\r\n\r\n", &json!({})).unwrap();
+        assert_eq!(told, ["Status: 204\nThe answer is empty: there is nothing to read at this URL.", ""]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
             cut = true;
         }
     }
-    Some(Page { text, media_type: "text/markdown", cut })
+    Some(Page { text, media_type: "text/markdown", cut, bare: false })
 }
 
 /// The feed itself and its entries; None where it is no feed.

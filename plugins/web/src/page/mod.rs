@@ -21,6 +21,8 @@ pub struct Page {
     pub media_type: &'static str,
     /// Whether there is more of it than could be taken.
     pub cut: bool,
+    /// Whether there is nothing in it but the page's title.
+    pub bare: bool,
 }
 
 /// The page in `html` as Markdown: its main text, or all of it where that can't be told.
@@ -32,10 +34,11 @@ pub fn markdown(html: &str, base: &Url) -> Page {
     if text.trim().is_empty() {
         text = markdown::render(&flat, &main_text::whole(&flat), base).0;
     }
+    let bare = text.trim().is_empty();
     if let Some(title) = title(&flat).map(|title| markdown::line(&title)).filter(|title| !has_heading(&text, title)) {
         text = if text.is_empty() { format!("# {title}\n") } else { format!("# {title}\n\n{text}") };
     }
-    Page { text, media_type: "text/markdown", cut: cut || dom.cut }
+    Page { text, media_type: "text/markdown", cut: cut || dom.cut, bare }
 }
 
 /// The feed in `xml` as Markdown; None where it is none.
