@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::{Component, Living, run, said, state, until_says, version};
+use crate::support::{Cli, Component, Ended, Living, plugin, run, said, state, until_says, version};
 
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -124,4 +124,35 @@ fn a_host_that_was_killed_is_not_asked_again() {
     let listed = json(&living.berth(&["plugin", "list", "--json"]));
     assert_eq!(listed[0]["pid"], Value::Null, "{listed}");
     assert!(std::fs::read_dir(&sockets).expect("it is there").next().is_none(), "what it left behind is gone");
+}
+
+#[test]
+fn what_a_plugin_s_requests_reach_is_shown_with_the_names_of_its_secrets() {
+    let cli = Cli::new();
+    let file = plugin("hostile-http").display().to_string();
+    let asks = cli.run(&["plugin", "inspect", &file]).ends(0).stdout;
+    let missing =
+        format!("Not granted\n  http: to grant some, name them in your berth.toml:\n    [plugins.hostile-http]\n    path = {file:?}\n");
+    assert!(asks.contains(&missing) && asks.contains("\n    hosts = [\"api.example.com\"]\n"), "{asks}");
+    assert!(asks.contains("hostile-http__send") && !asks.contains("\nGranted\n"), "{asks}");
+
+    cli.configure(&format!(
+        "[plugins.hostile-http]\npath = {file:?}\nreload = \"trust\"\nhosts = [\"https://*.example.com:8443\", {{ host = \"a.example\", methods = [\"get\"] }}]\n\
+         allowed_private_hosts = [\"localhost:3000\"]\n[plugins.hostile-http.secrets.github]\nenv = \"TOKEN\"\nhosts = [\"a.example\", \"b.example\"]\n"
+    ));
+    let granted = "https://*.example.com:8443, a.example (GET), localhost:3000 (private)";
+    let run = |line: &[&str]| {
+        let output = cli.command(line).env("TOKEN", "zq-7731-Wert").output().expect("berth starts");
+        let ended = Ended::of(output).ends(0);
+        assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("zq-7731"), "{}", ended.stdout);
+        ended
+    };
+    let shown = run(&["plugin", "inspect", &file]).stdout;
+    assert!(shown.contains(&format!("\nGranted\n  http: {granted}\n  secrets: github (for a.example, b.example)\n")), "{shown}");
+    assert!(!shown.contains("Not granted"), "{shown}");
+    let object = run(&["plugin", "inspect", &file, "--json"]).json();
+    assert_eq!(object["granted"]["http"], granted, "{object}");
+    assert_eq!(object["secrets"], serde_json::json!([{ "name": "github", "hosts": ["a.example", "b.example"] }]), "{object}");
+    let table = run(&["plugin", "list"]).stdout;
+    assert!(table.contains(&format!("\n  reaches {granted}\n  secrets: github\n")), "{table}");
 }

@@ -68,7 +68,9 @@ const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
 pub(crate) fn refusal(import: &str, manifest: &Manifest, policy: &PluginPolicy) -> Option<String> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     let (process, http) = (name == PROCESS, HTTP.contains(&name));
-    if BASE.contains(&name) || process && policy.process.is_some() || http && policy.egress.is_some() {
+    let looked_at = |capability| policy.looked_at && manifest.asks_for(capability).is_some();
+    let granted = process && (policy.process.is_some() || looked_at("process")) || http && (policy.egress.is_some() || looked_at("http"));
+    if BASE.contains(&name) || granted {
         return None;
     }
     if process || http {

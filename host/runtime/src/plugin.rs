@@ -56,6 +56,8 @@ pub struct PluginPolicy {
     pub egress: Option<Arc<Egress>>,
     /// The bounds of its calls.
     pub limits: Limits,
+    /// Whether it is only looked at, for what it is. What it imports and asks for is there then, and where nothing of it is granted, refuses.
+    pub looked_at: bool,
     /// Whether it stands in for a built-in plugin: its tools have bare names and may have aliases then.
     pub replaces_built_in: bool,
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_host::config::Loaded;
+use berth_host::config::{Loaded, Method, WrittenHost};
 use berth_host::text::neutral_line;
 use berth_host::{Approvals, Candidate, CapabilityRequest, PluginInfo};
 use serde_json::json;
@@ -30,6 +30,8 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
         let mut object = json!(*info);
         let grants = info.manifest.capabilities.iter().map(|request| (request.name.clone(), json!(granted(request))));
         object["granted"] = grants.collect::<serde_json::Map<_, _>>().into();
+        object["secrets"] =
+            secrets(&setting.loaded, name).into_iter().map(|(name, hosts)| json!({ "name": name, "hosts": hosts })).collect();
         object["approved"] = json!(approved);
         object["difference"] = json!(difference);
         match &inspected {
@@ -41,13 +43,27 @@ pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<
     }
     let mut out = anstream::stdout().lock();
     write!(out, "{}{}", Card(&info), Imports(&info))?;
-    if info.manifest.capabilities.iter().any(|request| granted(request).is_none()) {
+    let requests = || info.manifest.capabilities.iter();
+    let mut held: Vec<(&str, String)> = requests().filter_map(|request| Some((request.name.as_str(), granted(request)?))).collect();
+    let secrets = secrets(&setting.loaded, name);
+    if !secrets.is_empty() {
+        let each: Vec<String> = secrets.iter().map(|(name, hosts)| format!("{name} (for {})", hosts.join(", "))).collect();
+        held.push(("secrets", each.join(", ")));
+    }
+    if !held.is_empty() {
+        writeln!(out, "\n{STRONG}Granted{STRONG:#}")?;
+        held.iter().try_for_each(|(name, what)| writeln!(out, "  {}: {}", neutral_line(name), neutral_line(what)))?;
+    }
+    let missing =
+        requests().filter(|request| granted(request).is_none()).filter_map(|request| Some((request.name.as_str(), line(request)?)));
+    let (missing, lines): (Vec<&str>, Vec<&str>) = missing.unzip();
+    if !missing.is_empty() {
         writeln!(out, "\n{STRONG}Not granted{STRONG:#}")?;
-        writeln!(out, "  files: to grant some, name them in your berth.toml:\n    [plugins.{name}]")?;
+        writeln!(out, "  {}: to grant some, name them in your berth.toml:\n    [plugins.{name}]", missing.join(", "))?;
         if plugin.contains(['.', '/']) {
             writeln!(out, "    path = {plugin:?}")?;
         }
-        writeln!(out, "    allowed_paths = [\".\"]")?;
+        lines.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
     }
     match &inspected {
         Ok(inspected) => {
@@ -72,6 +88,40 @@ fn granted(loaded: &Loaded, info: &PluginInfo, request: &CapabilityRequest) -> O
             let paths: Vec<&str> = plugin.iter().flat_map(|plugin| &plugin.allowed_paths).map(|allowed| allowed.path.as_str()).collect();
             (!paths.is_empty()).then(|| paths.join(", "))
         }
+        "process" => {
+            let plugin = plugin?;
+            let programs = plugin.programs.iter().map(|program| program.as_str().to_owned());
+            listed(programs.chain(plugin.shell.then(|| "every program, by a shell".to_owned())))
+        }
+        "http" => {
+            let plugin = plugin?;
+            let hosts = plugin.hosts.iter().map(|grant| {
+                let methods: Vec<&str> = grant.methods.iter().map(Method::as_str).collect();
+                if methods.is_empty() { grant.to_string() } else { format!("{grant} ({})", methods.join(", ")) }
+            });
+            listed(hosts.chain(plugin.allowed_private_hosts.iter().map(|hosts| format!("{} (private)", hosts.as_str()))))
+        }
         _ => None,
     }
+}
+
+fn listed(items: impl Iterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.collect();
+    (!items.is_empty()).then(|| items.join(", "))
+}
+
+/// The line of the plugin's table that grants some of what is asked for.
+fn line(request: &CapabilityRequest) -> Option<&'static str> {
+    match request.name.as_str() {
+        "files" | "search" => Some("allowed_paths = [\".\"]"),
+        "process" => Some("programs = [\"git status\"]"),
+        "http" => Some("hosts = [\"api.example.com\"]"),
+        _ => None,
+    }
+}
+
+/// The secrets that are put into the plugin's requests, each with the hosts that it is for.
+fn secrets<'l>(loaded: &'l Loaded, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
+    let secrets = loaded.config.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
+    secrets.map(|(name, secret)| (name.as_str(), secret.hosts.iter().map(WrittenHost::as_str).collect())).collect()
 }

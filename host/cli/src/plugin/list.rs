@@ -59,6 +59,9 @@ fn show(hosts: &[HostPlugins], as_json: bool) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
+/// Bytes of a list below a plugin.
+const LISTED: usize = 400;
+
 const HEADS: [&str; 9] = ["NAME", "VERSION", "GEN", "DIGEST", "STATE", "CALLS", "FAILED", "P50", "P99"];
 
 fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
@@ -75,6 +78,13 @@ fn table(out: &mut impl Write, plugins: &[PluginState]) -> std::io::Result<()> {
         // Coloured after it is padded, since colours have no width.
         let text = line(row);
         writeln!(out, "{}", text.replacen(plugin.word(), &format!("{style}{}{style:#}", plugin.word()), 1))?;
+        let lists = [("reaches", &plugin.hosts), ("secrets:", &plugin.secrets)];
+        for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            let all = list.join(", ");
+            let short = cut(&all, LISTED);
+            let more = if short.len() < all.len() { "…" } else { "" };
+            writeln!(out, "  {FAINT}{what} {}{more}{FAINT:#}", neutral_line(short))?;
+        }
         if let Some(waiting) = &plugin.waiting {
             let version = waiting.version.as_deref().map(|version| format!("{} ", neutral_line(cut(version, 40)))).unwrap_or_default();
             let what = if waiting.held { "held back" } else { "not loaded" };

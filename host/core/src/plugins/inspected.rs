@@ -28,7 +28,7 @@ impl Inspected {
         let cache = Some(folders.cache.join("compiled"));
         let runtime =
             Runtime::new(RuntimeConfig { concurrency: 1, memory: limits.memory, cache, helper: None, ..RuntimeConfig::default() })?;
-        let plugin = runtime.load(candidate, PluginPolicy::default()).await?;
+        let plugin = runtime.load(candidate, PluginPolicy { looked_at: true, ..PluginPolicy::default() }).await?;
         Ok(Self { info: Arc::clone(plugin.info()), tools: plugin.tools() })
     }
 }

@@ -94,6 +94,7 @@ impl Slot {
             Place::Folder(_) => PluginPlace::Folder,
         };
         let info = self.running.as_ref().map(|running| running.plugin.info());
+        let egress = self.running.as_ref().and_then(|running| running.plugin.policy().egress.as_ref()).map(|egress| egress.settings());
         PluginState {
             name: shown(&self.name),
             place,
@@ -102,6 +103,8 @@ impl Slot {
             version: info.map(|info| info.manifest.version.clone()),
             digest: info.map(|info| info.digest.clone()),
             waiting: self.waiting.clone(),
+            hosts: egress.map(|settings| settings.reach.granted()).unwrap_or_default(),
+            secrets: egress.iter().flat_map(|settings| &settings.secrets).map(|secret| secret.rule.name.clone()).collect(),
             ready: self.running.as_ref().map_or(0, |running| running.plugin.ready()),
             calls: self.tally.calls(),
             failures: self.tally.failures(),
@@ -130,6 +133,12 @@ pub struct PluginState {
     /// The version that lies there and does not serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
+    /// The hosts that its requests reach, as they are granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The names of the secrets that are put into its requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// Fresh instances that wait for the next calls.
     #[serde(default)]
     pub ready: usize,

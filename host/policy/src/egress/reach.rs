@@ -1,5 +1,6 @@
 //! What the requests of one plugin reach.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use berth_contract::Denial;
@@ -51,6 +52,19 @@ impl Grant {
             _ => (rest, None),
         };
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scheme) = self.scheme {
+            write!(f, "{}://", scheme.as_str())?;
+        }
+        f.write_str(self.hosts.as_str())?;
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        if self.methods.is_empty() { Ok(()) } else { write!(f, " ({})", self.methods.join(", ")) }
     }
 }
 
@@ -193,6 +207,12 @@ impl Reach {
             }
         };
         Denial { capability: "http".to_owned(), action: action(method, target), rule, place: self.place.text.clone().into_owned(), remedy }
+    }
+
+    /// Every grant and every opened private host, as people read them.
+    pub fn granted(&self) -> Vec<String> {
+        let private = self.private.iter().map(|private| format!("{} (private)", private.value.as_str()));
+        self.grants.iter().map(|grant| grant.value.to_string()).chain(private).collect()
     }
 
     /// The key of the table that grants hosts.
