@@ -536,3 +536,50 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
     let nowhere = SecretRule { hosts: Vec::new(), ..anywhere };
     assert!(!nowhere.goes(&Target::of(api).expect("a URL"), "GET", "/", &[]));
 }
+
+#[test]
+fn a_pattern_covers_what_is_narrower_and_nothing_else() {
+    let host = |one: &str, other: &str| HostPattern::new(one).expect("it is one").covers(&HostPattern::new(other).expect("it is one"));
+    for (wide, narrow) in [
+        ("*", "*.a.example"),
+        ("*", "10.0.0.1"),
+        ("a.example", "A.Example."),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("127.0.0.1", "::ffff:127.0.0.1"),
+        ("*.a.example", "x.a.example"),
+        ("*.a.example", "x.y.a.example"),
+        ("*.a.example", "*.a.example"),
+        ("*.a.example", "*.b.a.example"),
+        ("*.a.example", "api-*.a.example"),
+        ("api-*.a.example", "api-1.a.example"),
+    ] {
+        assert!(host(wide, narrow), "{wide} covers {narrow}");
+    }
+    for (one, other) in [
+        ("*.a.example", "a.example"),
+        ("*.a.example", "xa.example"),
+        ("*.a.example", "*.b.example"),
+        ("*.b.a.example", "api-*.a.example"),
+        ("api-*.a.example", "*.a.example"),
+        ("api-*.a.example", "apx-1.a.example"),
+        ("*.a.example", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.2"),
+    ] {
+        assert!(!host(one, other), "{one} does not cover {other}");
+    }
+    let private = |one: &str, other: &str| PrivateHosts::new(one).expect("it is one").covers(&PrivateHosts::new(other).expect("it is one"));
+    for (wide, narrow) in [
+        ("localhost", "localhost:1"),
+        ("10.0.0.0/8", "10.1.0.0/16:80"),
+        ("10.0.0.0/8", "10.1.2.3:80"),
+        ("*.lan", "nas.lan"),
+        ("fd00::/8", "[fd00::1]:80"),
+    ] {
+        assert!(private(wide, narrow) && !private(narrow, wide), "{wide} covers {narrow}");
+    }
+    for (one, other) in
+        [("localhost:1", "localhost:2"), ("10.1.0.0/16", "10.2.0.0/16"), ("10.0.0.0/8", "nas.lan"), ("10.0.0.0/8:80", "10.1.2.3")]
+    {
+        assert!(!private(one, other) && !private(other, one), "{one} does not cover {other}");
+    }
+}

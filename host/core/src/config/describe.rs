@@ -63,7 +63,7 @@ fn table(root: &Value, schema: &Value, path: &str, tables: &mut Vec<TableDescrip
         name: name.to_owned(),
         takes: takes(root, property),
         default: property.get("default").cloned(),
-        example: None,
+        example: property["examples"].get(0).cloned(),
         description: text(&property["description"]).unwrap_or_default(),
     });
     tables.push(TableDescription { path: path.to_owned(), description, keys: keys.collect() });

@@ -238,7 +238,8 @@ impl Step<'_> {
             Rule::Directories => return self.directories(),
             Rule::Adds => self.adds(),
             Rule::Denials(key) => self.denials(key),
-            Rule::Subset => self.subset(),
+            Rule::Subset => self.subset(|known, item| known == item),
+            Rule::Covered(covers) => self.subset(covers),
             Rule::Restricts => return self.restricts(),
             Rule::Approve => match self.leaf.value.as_str() {
                 _ if self.proposed() == *self.current => Outcome::default(),
@@ -353,15 +354,21 @@ impl Step<'_> {
         Outcome { leaf, why_not, rules: Some(self.list(allowing.into_iter().map(copied))) }
     }
 
-    fn subset(&self) -> Outcome {
+    /// What both lists grant, where `covers` says whether the first of two entries grants all that the second does.
+    fn subset(&self, covers: fn(&Value, &Value) -> bool) -> Outcome {
         let current = self.current_list();
-        let written: Vec<_> = self.elements().map(|(item, _)| (item, serde_json::to_value(item).unwrap_or_default())).collect();
-        let more = written.iter().filter(|(_, item)| !current.iter().any(|(known, _)| *known == item));
+        let written: Vec<_> =
+            self.elements().map(|(item, source)| (item, serde_json::to_value(item).unwrap_or_default(), source)).collect();
+        let more = written.iter().filter(|(_, item, _)| !current.iter().any(|(known, _)| covers(known, item)));
         let text = |item: &Value| shown(&item.as_str().map_or_else(|| super::inline(item), str::to_owned));
-        let why_not = more.map(|(_, item)| format!("{} is not in your list", text(item))).collect();
-        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| written.iter().any(|(_, item)| *known == item));
-        let copied = |(item, source): &&(&Value, Source)| Some((toml::Value::try_from(item).ok()?, source.clone()));
-        let leaf = (!lost.is_empty()).then(|| self.list(kept.iter().filter_map(copied)));
+        let why_not = more.map(|(_, item, _)| format!("{} is not in your list", text(item))).collect();
+        let (kept, lost): (Vec<_>, Vec<_>) = current.iter().partition(|(known, _)| written.iter().any(|(_, item, _)| covers(item, known)));
+        let leaf = (!lost.is_empty()).then(|| {
+            let kept = kept.iter().filter_map(|(item, source)| Some((toml::Value::try_from(item).ok()?, source.clone())));
+            // Of a wider one, the part that the file leaves.
+            let parts = written.iter().filter(|(_, item, _)| lost.iter().any(|(known, _)| covers(known, item)));
+            self.list(kept.chain(parts.map(|(item, _, source)| ((*item).clone(), (*source).clone()))))
+        });
         Outcome { leaf, why_not, rules: None }
     }
 

@@ -3,6 +3,8 @@
 //! The directory is what tools may write and what repositories ship, so whoever wrote that file is a stranger. The rules stand beside the
 //! types that they are for, and a key without one doesn't compile.
 
+use serde_json::Value;
+
 /// What counts of a key in the working directory's file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
@@ -34,6 +36,9 @@ pub(super) enum Rule {
     Restricts,
     /// Grants that stand each for itself, exceptions from what is forbidden among them: those that stand in both lists.
     Subset,
+    /// The same of grants that one another may be part of, by what says whether the first covers the second: those of either list that the
+    /// other one covers.
+    Covered(fn(&Value, &Value) -> bool),
     /// `"approve"`.
     Approve,
     /// Nothing: only the operator's own configuration can say it.

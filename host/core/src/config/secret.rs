@@ -18,13 +18,16 @@ use super::{Loaded, Method, Problem, VariableName, WrittenHost};
 pub struct Secret {
     /// The variable of your environment that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
     pub env: Option<VariableName>,
     /// The file that holds it and nothing else. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that
     /// names it. No tool reads or writes the file.
     #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("examples" = ["~/.config/example/token"]))]
     pub file: String,
     /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No shell is in between.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["pass", "show", "example"]]))]
     pub command: Vec<String>,
     /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
     #[serde(skip_serializing_if = "Keyring::is_none")]
@@ -33,18 +36,23 @@ pub struct Secret {
     pub hosts: Vec<WrittenHost>,
     /// The methods of the requests that it is put into; where empty, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["GET"]]))]
     pub methods: Vec<Method>,
     /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for `/v10`. Where empty, all paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["/v1"]]))]
     pub paths: Vec<PathPrefix>,
     /// The header that it is put into; where nothing is said, `Authorization`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["X-Api-Key"]))]
     pub header: Option<HeaderName>,
     /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization` and nothing in others.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["Token "]))]
     pub prefix: Option<Prefix>,
     /// The parameter of the URL's query that it is put into, in place of a header.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["api_key"]))]
     pub query: Option<QueryName>,
 }
 
@@ -237,8 +245,10 @@ impl Secret {
 
 /// Whether some host could fit both patterns: stars stand for anything here, so that it is rather said of too many.
 fn hosts_meet(one: &str, other: &str) -> bool {
-    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
-    let (one, other) = (one.trim_end_matches('.').as_bytes(), other.trim_end_matches('.').as_bytes());
+    // By what they come to: a name may be written with letters of any language, or encoded.
+    let normal = |written: &str| HostPattern::new(written).map(|pattern| pattern.normal()).unwrap_or_default();
+    let (one, other) = (normal(one), normal(other));
+    let (one, other) = (one.as_bytes(), other.as_bytes());
     // For each beginning of `one`, whether it meets the beginning of `other` that was come to.
     let mut meets = vec![true];
     for &letter in one {

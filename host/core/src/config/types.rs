@@ -436,10 +436,10 @@ rules!(Plugin {
     shell: Rule::OnlyFalse,
     network: Rule::OnlyFalse,
     env: Rule::Subset,
-    hosts: Rule::Subset,
-    allowed_private_hosts: Rule::Subset,
+    hosts: Rule::Covered(HostGrant::covers_written),
+    allowed_private_hosts: Rule::Covered(WrittenPrivateHosts::covers_written),
     https_only: Rule::OnlyTrue,
-    credentials_to: Rule::Subset,
+    credentials_to: Rule::Covered(WrittenHost::covers_written),
     secrets: Rule::Named(Secret::RULES),
     limits: Rule::Table(PluginLimits::RULES),
 });

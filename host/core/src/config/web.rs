@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use super::rule::{Rule, rules};
 use super::{Bounded, Secret};
@@ -44,14 +45,14 @@ pub struct Web {
 
 rules!(Web {
     enabled: Rule::OnlyFalse,
-    allowed_domains: Rule::Subset,
+    allowed_domains: Rule::Covered(HostGrant::covers_written),
     denied_domains: Rule::Adds,
     other_domains: Rule::Stricter(&["deny", "ask", "allow"]),
-    allowed_private_hosts: Rule::Subset,
+    allowed_private_hosts: Rule::Covered(WrittenPrivateHosts::covers_written),
     https_only: Rule::OnlyTrue,
     timeout: Rule::Smaller,
     max_body_kib: Rule::Smaller,
-    credentials_to: Rule::Subset,
+    credentials_to: Rule::Covered(WrittenHost::covers_written),
     secrets: Rule::Named(Secret::RULES),
 });
 
@@ -94,10 +95,12 @@ pub struct Network {
     /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
     /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
     pub proxy: Option<WrittenProxy>,
     /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
     /// `NO_PROXY` says.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
     pub no_proxy: Option<Vec<String>>,
     /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
     pub proxy_resolves: bool,
@@ -118,6 +121,15 @@ impl WrittenHost {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        matches!((HostPattern::new(&self.0), HostPattern::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other))
+    }
+
+    /// Whether one entry of a list stands for all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(one, other, Self::covers)
     }
 }
 
@@ -151,6 +163,15 @@ impl WrittenPrivateHosts {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether one entry of a list opens all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(
+            one,
+            other,
+            |one: &Self, other| matches!((PrivateHosts::new(&one.0), PrivateHosts::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other)),
+        )
     }
 }
 
@@ -246,6 +267,24 @@ pub struct HostGrant {
     pub port: Option<u16>,
     /// By which methods; where empty, by all.
     pub methods: Vec<Method>,
+}
+
+impl HostGrant {
+    /// Whether one entry of a list grants all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(one, other, |one: &Self, other| {
+            // One without a scheme doesn't stand for http: that is what it takes to be reached in the open.
+            let scheme = one.scheme == other.scheme || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
+            let methods =
+                one.methods.is_empty() || !other.methods.is_empty() && other.methods.iter().all(|method| one.methods.contains(method));
+            one.host.covers(&other.host) && scheme && one.port == other.port && methods
+        })
+    }
+}
+
+/// Compares two entries as what they are. What can't be read covers nothing.
+fn both<'de, T: Deserialize<'de>>(one: &'de Value, other: &'de Value, covers: impl FnOnce(&T, &T) -> bool) -> bool {
+    matches!((T::deserialize(one), T::deserialize(other)), (Ok(one), Ok(other)) if covers(&one, &other))
 }
 
 /// Hosts, and how they are reached.

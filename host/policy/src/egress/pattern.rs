@@ -37,7 +37,8 @@ enum Form {
 #[derive(Clone, Debug)]
 enum Label {
     Plain(String),
-    Glob(TextGlob),
+    /// And as it was written, in lower case.
+    Glob(TextGlob, String),
 }
 
 impl HostPattern {
@@ -59,6 +60,36 @@ impl HostPattern {
             (Form::Host(one), other) => one == other,
             (Form::Labels { .. }, Host::Address(_)) => false,
             (Form::Labels { below, labels }, Host::Name(name)) => fits(*below, labels, name),
+        }
+    }
+
+    /// Whether every host that fits `other` fits this one too. False where that isn't plain to see.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (&self.form, &other.form) {
+            (Form::Any, _) => true,
+            (_, Form::Host(host)) => self.matches(host),
+            (Form::Labels { below: true, labels }, Form::Labels { below, labels: theirs }) => {
+                let same =
+                    |(one, other): (&Label, &Label)| matches!((one, other), (Label::Plain(one), Label::Plain(other)) if one == other);
+                (theirs.len() > labels.len() || *below && theirs.len() == labels.len())
+                    && labels.iter().rev().zip(theirs.iter().rev()).all(same)
+            }
+            _ => self == other,
+        }
+    }
+
+    /// The pattern in the one spelling that all of its spellings come to.
+    pub fn normal(&self) -> String {
+        match &self.form {
+            Form::Any => "*".to_owned(),
+            Form::Host(host) => host.to_string(),
+            Form::Labels { below, labels } => {
+                let label = |label: &Label| match label {
+                    Label::Plain(text) | Label::Glob(_, text) => text.clone(),
+                };
+                let labels: Vec<String> = below.then(|| "*".to_owned()).into_iter().chain(labels.iter().map(label)).collect();
+                labels.join(".")
+            }
         }
     }
 
@@ -140,7 +171,7 @@ impl Form {
         let mut labels = Vec::new();
         for label in globs {
             labels.push(match label.contains('*') {
-                true => Label::Glob(label_glob(label)?),
+                true => Label::Glob(label_glob(label)?, label.to_ascii_lowercase()),
                 false => match Host::of(label)? {
                     Host::Name(label) => Label::Plain(label),
                     Host::Address(_) => Label::Plain(label.to_ascii_lowercase()),
@@ -175,7 +206,7 @@ fn fits(below: bool, labels: &[Label], name: &str) -> bool {
     let all = labels.iter().rev().all(|label| {
         parts.next().is_some_and(|part| match label {
             Label::Plain(plain) => plain == part,
-            Label::Glob(glob) => glob.matches(part),
+            Label::Glob(glob, _) => glob.matches(part),
         })
     });
     all && parts.next().is_some() == below
@@ -260,6 +291,19 @@ impl PrivateHosts {
             Hosts::Pattern(pattern) => pattern.matches(&target.host) || pattern.is_address(address),
             Hosts::Range(range) => range.contains(&meant(address)),
         }
+    }
+
+    /// Whether every place that `other` opens is opened by this one too. False where that isn't plain to see.
+    pub fn covers(&self, other: &Self) -> bool {
+        let hosts = match (&self.hosts, &other.hosts) {
+            (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
+            (Hosts::Range(one), Hosts::Range(other)) => one.contains(other),
+            (Hosts::Range(range), Hosts::Pattern(HostPattern { form: Form::Host(Host::Address(address)), .. })) => {
+                range.contains(&meant(*address))
+            }
+            _ => false,
+        };
+        hosts && (self.port.is_none() || self.port == other.port)
     }
 
     /// Whether it names a target, by its name or by an address in place of one: before anything is looked up.

@@ -71,16 +71,17 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
-            "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }]",
-            "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\"]",
-            json!([{ "host": "b.example", "methods": ["GET"] }]),
+            // A wider entry of either leaves the narrower one of the other.
+            "[\"a.example\", { host = \"b.example\", methods = [\"GET\"] }, \"wiki.corp.example\", \"*.d.example\", \"http://e.corp.example\"]",
+            "[{ host = \"b.example\", methods = [\"GET\"] }, \"c.example\", \"*.corp.example\", \"x.d.example\"]",
+            json!([{ "host": "b.example", "methods": ["GET"] }, "wiki.corp.example", "x.d.example"]),
         ),
         "tools.web.denied_domains" => ("[\"a.example\"]", "[\"b.example\"]", json!(["a.example", "b.example"])),
         "tools.web.credentials_to" | "plugins.*.credentials_to" => {
-            ("[\"a.example\", \"b.example\"]", "[\"b.example\", \"c.example\"]", json!(["b.example"]))
+            ("[\"a.example\", \"x.b.example\"]", "[\"*.b.example\", \"c.example\"]", json!(["x.b.example"]))
         }
         "tools.web.allowed_private_hosts" | "plugins.*.allowed_private_hosts" => {
-            ("[\"localhost:1\", \"10.0.0.0/8\"]", "[\"10.0.0.0/8\", \"localhost\"]", json!(["10.0.0.0/8"]))
+            ("[\"localhost:1\", \"nas.lan\", \"10.0.0.0/8\"]", "[\"10.1.0.0/16\", \"localhost\"]", json!(["localhost:1", "10.1.0.0/16"]))
         }
         "plugins.*.programs" => ("[\"git **\", \"make\"]", "[\"make\", \"sh\"]", json!(["make"])),
         "tools.file.allowed_paths" | "tools.shell.allowed_paths" => ("[\"/\"]", "[\"~/notes\"]", json!(["@/own-home/notes"])),

@@ -180,6 +180,8 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
         ("hosts = ['a.example']", "hosts = ['A.Example']\nheader = 'AUTHORIZATION'\nprefix = 'Token '"),
         ("hosts = ['*.a.example']", "hosts = ['b.example', 'x.a.example']"),
         ("hosts = ['*.a.example']", "hosts = ['*.b.a.example']"),
+        ("hosts = ['bücher.example']", "hosts = ['xn--bcher-kva.example']"),
+        ("hosts = ['*.bücher.example']", "hosts = ['a.XN--BCHER-KVA.example.']"),
         ("hosts = ['a.example']\nmethods = ['GET']", "hosts = ['a.example']"),
         ("hosts = ['a.example']\npaths = ['/v1']", "hosts = ['a.example']\npaths = ['/v1/users']"),
         ("hosts = ['a.example']\npaths = ['/']", "hosts = ['a.example']\npaths = ['/v1']"),
@@ -269,11 +271,13 @@ fn a_project_may_only_take_away() {
     let scene = Scene::new();
     let user = "[tools.web]\nallowed_domains = ['a.example', { host = 'b.example', methods = ['GET'] }]\nother_domains = 'allow'\n\
                 denied_domains = ['evil.example']\n";
-    let narrower = "[tools.web]\nallowed_domains = [{ host = 'b.example', methods = ['GET'] }, 'c.example', { host = 'a.example', methods = ['PUT'] }]\n\
+    let narrower = "[tools.web]\nallowed_domains = [{ host = 'b.example', methods = ['GET'] }, 'c.example', { host = 'a.example', methods = ['PUT'] }, \
+                    { host = 'b.example', methods = ['PUT'] }]\n\
                     other_domains = 'deny'\ndenied_domains = ['more.example']\n";
     let loaded = scene.load_with(user, narrower);
     let settings = loaded.egress_of_web(&scene.folders, &scene.work).expect("it can be used");
-    assert_eq!(shown(&settings), ["- b.example None GET"]);
+    // Of what the user grants wholly, the project may leave a part.
+    assert_eq!(shown(&settings), ["- b.example None GET", "- a.example None PUT"]);
     let denied: Vec<_> = settings.reach.denied.iter().map(|host| host.value.as_str()).collect();
     assert_eq!(denied, ["evil.example", "more.example"]);
     let reasons = &loaded.project.expect("it was read").widening[0].reasons;
