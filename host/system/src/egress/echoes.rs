@@ -13,6 +13,8 @@ pub(super) struct Echoes {
     marks: Vec<String>,
     /// Bytes of the longest pattern.
     longest: usize,
+    /// How many secrets they are.
+    pub(super) secrets: usize,
 }
 
 /// Bytes of a secret's encoding that are enough to tell it from other text.
@@ -23,7 +25,9 @@ impl Echoes {
     pub(super) fn of<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
         let mut patterns: Vec<Vec<u8>> = Vec::new();
         let mut marks = Vec::new();
+        let mut count = 0;
         for (name, secret) in secrets {
+            count += 1;
             for form in forms(secret).into_iter().filter(|form| form.len() >= LEAST) {
                 if !patterns.contains(&form) {
                     patterns.push(form);
@@ -33,7 +37,7 @@ impl Echoes {
         }
         let longest = patterns.iter().map(Vec::len).max()?;
         let patterns = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok()?;
-        Some(Self { patterns, marks, longest })
+        Some(Self { patterns, marks, longest, secrets: count })
     }
 
     /// Whether one of them is in there.
@@ -90,15 +94,30 @@ impl Pieces {
     }
 }
 
+/// What the usual encoders with percent signs leave as it is beside letters and digits, and whether they write a space as `+`: those of
+/// RFC 3986, of forms, of PHP, of JavaScript for a part and for a whole address, of Python, one that leaves letters and digits alone, and one
+/// that leaves nothing.
+const LEFT_PLAIN: [(&str, bool); 9] = [
+    ("-_.~", false),
+    ("-_.~", true),
+    ("-_.*", true),
+    ("-_.", true),
+    ("-_.!~*'()", false),
+    ("-_.!~*'();,/?:@&=+$#", false),
+    ("-_.~/", false),
+    ("0", false),
+    ("", false),
+];
+
 /// The forms of one secret.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let bytes = secret.as_bytes();
     let hex =
         |upper: bool| -> String { bytes.iter().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect() };
-    let percent = |upper: bool, plus: bool, all: bool| -> String {
+    let percent = |kept: &str, space: bool, upper: bool| -> String {
         let one = |byte: &u8| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' if !all => char::from(*byte).to_string(),
-            b' ' if plus => "+".to_owned(),
+            b' ' if space => "+".to_owned(),
+            byte if kept.as_bytes().contains(byte) || !kept.is_empty() && byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
             byte if upper => format!("%{byte:02X}"),
             byte => format!("%{byte:02x}"),
         };
@@ -120,11 +139,6 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         secret.to_ascii_uppercase(),
         hex(false),
         hex(true),
-        percent(true, false, false),
-        percent(false, false, false),
-        percent(true, true, false),
-        percent(true, false, true),
-        percent(false, false, true),
         json.replace('/', "\\/"),
         json,
         escaped("&<>'", |c| format!("\\u{c:04x}")),
@@ -141,6 +155,9 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         named("&#39;").replace("&quot;", "&#34;").replace('+', "&#43;"),
         secret.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
     ];
+    for upper in [true, false] {
+        forms.extend(LEFT_PLAIN.iter().map(|(kept, space)| percent(kept, *space, upper)));
+    }
     // What is base64 itself says something by what it stands for: a name and a password.
     let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(decoded) = decoded.filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')) {
@@ -167,7 +184,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    const SECRET: &str = "s3cr&t/Value+42\"x";
+    const SECRET: &str = "s3cr&t/Value~+42\"x";
 
     fn echoes() -> Echoes {
         Echoes::of([("token", SECRET)]).expect("there is one")
@@ -177,6 +194,10 @@ mod tests {
     fn a_secret_is_found_in_each_of_its_forms() {
         let echoes = echoes();
         let mut all = forms(SECRET);
+        // As others write it: forms, JavaScript, Python, Go's JSON and HTML.
+        let others = ["s3cr%26t%2FValue%7E%2B42%22x", "s3cr%26t%2FValue~%2B42%22x", "s3cr%26t/Value~%2B42%22x", "s3cr&t/Value~+42%22x"];
+        all.extend(others.into_iter().map(Vec::from));
+        all.extend(["s3cr\\u0026t/Value~+42\\\"x", "s3cr&amp;t/Value~&#43;42&quot;x"].into_iter().map(Vec::from));
         all.extend((0..7).flat_map(|before| {
             let text = format!("{}{SECRET} and more", "u".repeat(before));
             [STANDARD.encode(&text).into_bytes(), URL_SAFE.encode(&text).into_bytes()]
@@ -190,7 +211,7 @@ mod tests {
     #[test]
     fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
         let echoes = echoes();
-        let text = format!("before {SECRET} between {} {SECRET}{SECRET} s3cr& behind s3cr&t/Value+42\"", STANDARD.encode(SECRET));
+        let text = format!("before {SECRET} between {} {SECRET}{SECRET} s3cr& behind s3cr&t/Value~+42\"", STANDARD.encode(SECRET));
         let whole = echoes.without(text.as_bytes()).expect("it is in there");
         assert!(!String::from_utf8_lossy(&whole).contains(SECRET));
         for size in 1..text.len() {

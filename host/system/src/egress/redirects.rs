@@ -35,7 +35,14 @@ struct Redirect {
 }
 
 impl Redirects {
-    /// How many redirects led to a request. Takes off what is not for another origin.
+    /// How many redirects led to a request.
+    pub(super) fn hop(&self, url: &Url) -> u32 {
+        let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = without_fragment(url);
+        redirects.iter().find(|redirect| redirect.to == to).map_or(0, |redirect| redirect.hop)
+    }
+
+    /// The same, for a request that is sent. Takes off what is not for another origin.
     ///
     /// # Errors
     ///

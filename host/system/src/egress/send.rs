@@ -166,14 +166,27 @@ impl Requests {
         let request = self.complete(checked, body, told).await?;
         let client = self.egress.client().await?;
         let first = timeouts.first_byte.and_then(|time| Instant::now().checked_add(time)).unwrap_or(end).min(end);
-        let response = match timeout_at(first, client.request(request)).await {
+        let mut response = match timeout_at(first, client.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Error::of_client(&error)),
             Err(_) => return Err(Error::Timeout),
         };
+        let echoes = self.egress.echoes();
+        if let Some(echoes) = &echoes {
+            let named: Vec<HeaderName> = response.headers().keys().filter(|name| echoes.is_in(name.as_str().as_bytes())).cloned().collect();
+            for name in named {
+                response.headers_mut().remove(name);
+            }
+            for value in response.headers_mut().values_mut() {
+                if let Some(without) = echoes.without(value.as_bytes()) {
+                    *value = HeaderValue::from_bytes(&without).unwrap_or(HeaderValue::from_static("[REDACTED]"));
+                }
+            }
+        }
+        // As the guest sees it: that is what it follows.
         self.redirects.answered(&checked_url, hop, response.status(), response.headers());
         let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
-        let bounds = Bounds { bytes: limits.body, idle, end, echoes: self.egress.echoes() };
+        let bounds = Bounds { bytes: limits.body, idle, end, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
         told.answered(response.status().as_u16(), peer.filter(|_| self.egress.settings.network.proxy.is_none()));
         let record = record.take().ok_or(Error::Busy)?;
@@ -194,7 +207,7 @@ impl Requests {
             Error::Url(reason)
         })?;
         let url = url_of(&text, &target).map_err(Error::Url)?;
-        record.url(&url, 0);
+        record.url(&url, self.redirects.hop(&url));
         let method = parts.method;
         if method == Method::CONNECT || method == Method::TRACE {
             return Err(refused(&method, &target, "the rule that a request is no tunnel and no trace", "No key changes that."));
@@ -217,7 +230,6 @@ impl Requests {
             return Err(Error::RequestHeaders(limits.headers));
         }
         let hop = self.redirects.follow(&url, &mut headers)?;
-        record.url(&url, hop);
         Ok(Checked { url, target, method, headers, hop })
     }
 
@@ -366,17 +378,6 @@ where
 fn answered(response: Response<Incoming>, wanted: bool, bounds: Bounds, record: Record, place: Place) -> Result<Response<Body>, Error> {
     let (parts, body) = response.into_parts();
     let mut headers = parts.headers;
-    if let Some(echoes) = &bounds.echoes {
-        let named: Vec<HeaderName> = headers.keys().filter(|name| echoes.is_in(name.as_str().as_bytes())).cloned().collect();
-        for name in named {
-            headers.remove(name);
-        }
-        for value in headers.values_mut() {
-            if let Some(without) = echoes.without(value.as_bytes()) {
-                *value = HeaderValue::from_bytes(&without).unwrap_or(HeaderValue::from_static("[REDACTED]"));
-            }
-        }
-    }
     let body = if wanted { Answer::new(body, &mut headers, bounds, record, place)?.boxed_unsync() } else { Body::default() };
     // Without the client's own extensions.
     let mut response = Response::new(body);
