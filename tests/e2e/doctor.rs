@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::support::server::Authority;
 use crate::support::{Cli, Ended};
 use crate::support::{berth, plugin};
 
@@ -310,4 +311,48 @@ fn a_proc_that_is_not_the_kernel_s_is_found() {
             examined(&mut doctor(&cli)).says("Kernel", "/proc", "ok", "the kernel's own");
         }
     }
+}
+
+/// Nothing is connected to, read or run for that.
+#[test]
+fn what_requests_need_is_examined_and_no_secret_is_told() {
+    const SECRET: &str = "zq-7731-Wert";
+    let cli = Cli::new();
+    let config = cli.root.path().join("config");
+    fs::write(config.join("token"), SECRET).expect("it is written");
+    set_mode(&config.join("token"), 0o644);
+    let secrets = "[tools.web.secrets.by-file]\nfile = \"token\"\nhosts = [\"a.example.com\"]\n\
+                   [tools.web.secrets.by-variable]\nenv = \"TOKEN\"\nhosts = [\"b.example.com\"]\n\
+                   [plugins.word.secrets.by-command]\ncommand = [\"prints-a-secret\"]\nhosts = [\"c.example.com\"]\n";
+    cli.configure(&format!("network.authorities = [\"ca.pem\"]\n{secrets}"));
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = doctor(&cli);
+        command.envs(variables.iter().copied()).env("PATH", cli.root.path());
+        let report = examined(&mut command);
+        assert!(!report.0.to_string().contains(SECRET) && !report.0.to_string().contains("hunter2"), "{}", report.0);
+        report
+    };
+    let report = run(&[("HTTPS_PROXY", "socks5://me:hunter2@proxy.example.com:1080")]);
+    report.says("Requests", "proxy", "warning", "that of HTTPS_PROXY is no HTTP proxy");
+    let authority = format!("authority {}", config.join("ca.pem").display());
+    report.says("Requests", &authority, "failure", "no request can be made");
+    let file = report.says("Requests", "secret by-file", "warning", "others on this machine can get at the secret");
+    assert!(file["found"].as_str().is_some_and(|found| found.contains("chmod 600")), "{file}");
+    let variable = report.says("Requests", "secret by-variable", "warning", "the variable `TOKEN` is not set");
+    assert!(variable["fix"].as_str().is_some_and(|fix| fix.contains("[tools.web.secrets.by-variable]")), "{variable}");
+    report.says("Requests", "secret by-command", "warning", "there is no program `prints-a-secret`");
+
+    fs::copy(Authority::new().file(), config.join("ca.pem")).expect("it is copied");
+    set_mode(&config.join("token"), 0o600);
+    let program = cli.root.path().join("prints-a-secret");
+    fs::write(&program, format!("#!/bin/sh\necho {SECRET} | tee \"$0.ran\"\n")).expect("it is written");
+    set_mode(&program, 0o700);
+    let report = run(&[("HTTPS_PROXY", "http://me:hunter2@proxy.example.com:3128"), ("TOKEN", SECRET)]);
+    for name in ["proxy", &authority, "secret by-file", "secret by-variable", "secret by-command"] {
+        report.says("Requests", name, "ok", "");
+    }
+    assert!(!cli.root.path().join("prints-a-secret.ran").exists(), "nothing is run");
+    // Told without its value, whatever else is wrong with it.
+    fs::remove_file(config.join("token")).expect("it is removed");
+    run(&[("TOKEN", SECRET)]).says("Requests", "secret by-file", "warning", "can't be read");
 }

@@ -45,7 +45,7 @@ fn never(_: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 
 /// What the plugin said, without the fence around it: it reaches the world.
 #[track_caller]
-fn said(answer: &Answer) -> String {
+pub(crate) fn said(answer: &Answer) -> String {
     let text = loot(answer);
     let inside = text.strip_prefix("<external-data ").and_then(|text| text.split_once('\n')?.1.rsplit_once("\n</external-data "));
     inside.unwrap_or_else(|| panic!("it is fenced: {text}")).0.to_owned()

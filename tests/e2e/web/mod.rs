@@ -3,7 +3,9 @@
 
 mod asking;
 mod hostile;
+mod records;
 mod refused;
+mod secrets;
 mod tools;
 
 use std::io;
