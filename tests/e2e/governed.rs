@@ -156,7 +156,9 @@ fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
         assert!(!scene.granted.join("new.txt").exists());
 
         let reading = supervised(&["tools.autonomy=read-only"], |_| {}).await;
-        let acting = |host: &Host| host.tools().iter().filter(|tool| !tool.annotations.read_only).count();
+        // One that only reads by some of its calls stays, for those.
+        let always_acts = |tool: &&berth_host::Definition| !tool.annotations.read_only && tool.name != "http_request";
+        let acting = |host: &Host| host.tools().iter().map(|tool| &**tool).filter(always_acts).count();
         assert!(acting(&scene.host) > 0 && acting(&reading.host) == 0);
         refused(&reading.call("write", json!({ "path": "new.txt", "content": "x" })).await, "autonomy = \"read-only\"");
         assert!(!reading.granted.join("new.txt").exists());

@@ -86,9 +86,7 @@ impl Connector {
     /// operator leaves names to it.
     async fn through(&self, proxy: &Intercept, target: &Target, until: Instant) -> Result<TcpStream, Error> {
         if proxy.uri().scheme_str() != Some("http") {
-            return Err(Error::Proxy(
-                "only proxies at `http://host:port` are spoken to; what goes through it is encrypted all the same".to_owned(),
-            ));
+            return Err(Error::Setup("the proxy is none at `http://host:port`, which is the only kind that is spoken to".to_owned()));
         }
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
