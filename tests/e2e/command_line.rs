@@ -163,7 +163,8 @@ fn where_no_tool_is_left_it_is_said_what_switches_them_off() {
         ("tools.file.enabled=false", "`tools.file.enabled = false`"),
         ("tools.policy.rules=[{ effect = \"allow\", tools = [\"none\"] }]", "the rules don't refuse"),
     ] {
-        let listed = cli.run(&["--set", "tools.shell.enabled=false", "--set", "tools.web.enabled=false", "--set", setting, "tools"]).ends(0);
+        let listed =
+            cli.run(&["--set", "tools.shell.enabled=false", "--set", "tools.web.enabled=false", "--set", setting, "tools"]).ends(0);
         // The rest of an answer may always be read.
         let left: Vec<&str> = listed.stdout.lines().filter(|line| !line.starts_with("read_overflow")).collect();
         assert!(left.is_empty(), "{setting}: {}", listed.stdout);
