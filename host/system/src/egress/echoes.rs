@@ -140,6 +140,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         hex(false),
         hex(true),
         json.replace('/', "\\/"),
+        json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e"),
         json,
         escaped("&<>'", |c| format!("\\u{c:04x}")),
         escaped("&<>'\"+/=", |c| format!("\\u{c:04x}")),
@@ -152,6 +153,7 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
         escaped("&<>'\"+/=`", |c| format!("&#{c};")),
         escaped("&<>'\"+/=`", |c| format!("&#x{c:x};")),
         escaped("&<>'\"+/=`", |c| format!("&#x{c:X};")),
+        named("&#39;").replace('+', "&#43;"),
         named("&#39;").replace("&quot;", "&#34;").replace('+', "&#43;"),
         secret.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
     ];

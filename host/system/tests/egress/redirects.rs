@@ -26,7 +26,7 @@ fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
             let second = caller.get(&url).await;
             assert!(matches!(second, Err(Error::Refused(_) | Error::Address(_))), "{to}: {second:?}");
             let told = caller.told();
-            assert_eq!((told.len(), told[0].status, told[1].status, told[1].hop), (2, Some(302), None, 0), "{told:?}");
+            assert_eq!((told.len(), told[0].status, told[1].status, told[1].hop), (2, Some(302), None, 1), "{told:?}");
             assert!(told[1].failed.is_some());
         }
         assert_eq!(inner.connections(), 0);
