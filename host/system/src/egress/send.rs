@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Denial, Report};
-use berth_policy::egress::{Host, Placement, Target};
+use berth_policy::egress::{Placement, Target};
 use berth_policy::redact::{self, Keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, USER_AGENT};
@@ -41,9 +41,6 @@ const OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-meth
 
 /// Bytes of a body that are looked through on the reactor's thread, which takes less than handing them over.
 const LOOKED_AT_HERE: usize = 32 * 1024;
-
-/// Bytes of a URL.
-const MAX_URL: usize = 8192;
 
 /// What is known of the call that makes requests.
 #[derive(Debug)]
@@ -201,12 +198,11 @@ impl Requests {
             record.unreadable_url(&text);
             return Err(Error::Requests(limits.requests));
         }
-        let parsed = if text.len() > MAX_URL { Err(format!("it has more than {MAX_URL} bytes")) } else { Target::of(&text) };
-        let target = parsed.map_err(|reason| {
+        let (target, text) = Target::with_url(&text).map_err(|reason| {
             record.unreadable_url(&text);
             Error::Url(reason)
         })?;
-        let url = url_of(&text, &target).map_err(Error::Url)?;
+        let url = Url::parse(&text).map_err(|error| Error::Url(error.to_string()))?;
         record.url(&url, self.redirects.hop(&url));
         let method = parts.method;
         if method == Method::CONNECT || method == Method::TRACE {
@@ -318,32 +314,12 @@ fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<()
             let remedy = format!(
                 "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret \
                  itself in [{0}.secrets.NAME], so that no tool has to know it.",
-                settings.reach.table,
-                host(target),
+                settings.reach.table, target.host,
             );
             return Err(refused(method, target, rule, remedy));
         }
     }
     Ok(())
-}
-
-/// The URL with the very host that rules looked at.
-fn url_of(text: &str, target: &Target) -> Result<Url, String> {
-    let mut url = Url::parse(text).map_err(|error| error.to_string())?;
-    if let Host::Name(name) = &target.host
-        && url.host_str() != Some(name)
-    {
-        url.set_host(Some(name)).map_err(|error| error.to_string())?;
-    }
-    url.set_fragment(None);
-    Ok(url)
-}
-
-fn host(target: &Target) -> String {
-    match &target.host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    }
 }
 
 fn refused(method: &Method, target: &Target, rule: impl Into<String>, remedy: impl Into<String>) -> Error {
