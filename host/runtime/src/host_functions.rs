@@ -44,7 +44,8 @@ impl call::Host for &mut CallState {
         }
         *count += 1;
         if *count <= PROGRESS_A_SECOND {
-            let message = neutral_line(cut(&message, PROGRESS_MESSAGE * 4)).chars().take(PROGRESS_MESSAGE).collect();
+            let message =
+                neutral_line(cut(&self.http.without_secrets(message), PROGRESS_MESSAGE * 4)).chars().take(PROGRESS_MESSAGE).collect();
             let fraction = fraction.filter(|fraction| (0.0..=1.0).contains(fraction));
             self.call.events.progress(Progress { fraction, message });
         }
@@ -59,7 +60,10 @@ impl call::Host for &mut CallState {
         };
         self.call.emit_budget = left;
         // Shown as it comes, so neutralised here and not with the answer (invariant 6).
-        let part: Content = convert::content(part).neutralised();
+        let mut part: Content = convert::content(part).neutralised();
+        if let Some(egress) = self.http.egress() {
+            crate::outcome::part_without_secrets(&mut part, egress);
+        }
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         Ok(self.call.emit_budget > 0)
@@ -72,7 +76,7 @@ impl log::Host for &mut CallState {
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
         // A log is read by others than an answer, so no configuration lets secrets into it.
-        let message = redact::owned(neutral_line(cut(&message, LOG_MESSAGE)), Keys::Text);
+        let message = redact::owned(neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)), Keys::Text);
         let (plugin, id) = (&*call.plugin, &call.id);
         match level {
             log::Level::Debug => tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}"),

@@ -48,6 +48,11 @@ impl Http {
         self.hooks.requests.as_ref().map(|requests| requests.egress())
     }
 
+    /// What a guest says, without the secrets that were put into its requests.
+    pub(crate) fn without_secrets(&self, text: String) -> String {
+        self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
+    }
+
     /// The first refusal of a request, and how many there were.
     pub(crate) fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
         self.hooks.requests.as_ref().map(|requests| requests.take_refused()).unwrap_or_default()

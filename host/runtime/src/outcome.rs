@@ -6,6 +6,7 @@ use std::time::Duration;
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Definition, Failure, Outcome, Report};
 use berth_policy::redact::{self, Keys};
+use berth_system::egress::Egress;
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
@@ -69,7 +70,7 @@ pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str)
         (None, Some(trap)) => trap.to_string(),
         (None, None) => error.root_cause().to_string(),
     };
-    let last_words = [state.call.stderr.text(), state.call.stdout.text()].join("\n");
+    let last_words = state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     tracing::warn!(
         target: "berth::crash",
         plugin,
@@ -103,18 +104,7 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
             *text = without;
         }
     };
-    let content = |parts: &mut Vec<Content>| {
-        for part in parts {
-            match &mut part.body {
-                Body::Text(body) | Body::Link(body) => text(body),
-                Body::Bytes(bytes) => {
-                    if let Some(without) = egress.without_secrets_in(bytes) {
-                        *bytes = without;
-                    }
-                }
-            }
-        }
-    };
+    let content = |parts: &mut Vec<Content>| parts.iter_mut().for_each(|part| part_without_secrets(part, egress));
     match outcome {
         Ok(mut output) => {
             content(&mut output.content);
@@ -127,6 +117,22 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
             content(&mut failure.content);
             failure.structured.iter_mut().chain(&mut failure.meta).for_each(|value| strings(value, &text));
             Err(failure)
+        }
+    }
+}
+
+/// The same of one part.
+pub(crate) fn part_without_secrets(part: &mut Content, egress: &Egress) {
+    match &mut part.body {
+        Body::Text(text) | Body::Link(text) => {
+            if let Some(without) = egress.without_secrets(text) {
+                *text = without;
+            }
+        }
+        Body::Bytes(bytes) => {
+            if let Some(without) = egress.without_secrets_in(bytes) {
+                *bytes = without;
+            }
         }
     }
 }
