@@ -1,6 +1,6 @@
 //! What a Berth plugin in Rust needs.
 //!
-//! A plugin is a list of tools. A tool is a type that implements [`Tool`]: its arguments are a struct, from which the JSON Schema and the
+//! A plugin is a list of tools, or of filters for their output, for which see [`filter`]. A tool is a type that implements [`Tool`]: its arguments are a struct, from which the JSON Schema and the
 //! decoding both follow, and its work is one function. [`plugin!`] makes a component of it:
 //!
 //! ```
@@ -48,6 +48,7 @@
 mod call;
 mod environment;
 mod failure;
+pub mod filter;
 #[cfg(target_arch = "wasm32")]
 mod guest;
 pub mod http;
@@ -72,7 +73,9 @@ pub use tool::{Access, Annotations, Preview, Subject, SubjectKind, Tool};
 #[doc(hidden)]
 pub mod private {
     #[cfg(target_arch = "wasm32")]
+    pub use crate::filter::guest::{FilterComponent, bindings as filter_bindings, export_filters};
+    #[cfg(target_arch = "wasm32")]
     pub use crate::guest::{PluginComponent, bindings, export_component};
     pub use crate::manifest::{Capability, Limits, Manifest, render};
-    pub use crate::plugin::{Offered, Plugin, check};
+    pub use crate::plugin::{Offered, Plugin, check, one};
 }

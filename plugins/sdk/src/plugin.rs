@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subject, Tool, schema};
 
-/// Makes a component of tools.
+/// Makes a component of tools, of filters, or of both.
 ///
 /// ```
 /// # use berth_sdk::{Call, Failure, Output, Tool};
@@ -30,7 +30,8 @@ use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subj
 ///
 /// `name` is `[a-z0-9-]`, a letter first, at most 24 characters. `capabilities` is what the plugin asks for, each with the reason that the
 /// operator is shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it can do with, where that is less
-/// than the host gives. Both may be left out. Version, authors, licence and repository come from the package.
+/// than the host gives. Both may be left out. `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or in
+/// their place; filters are granted nothing. Version, authors, licence and repository come from the package.
 ///
 /// What breaks a rule of the contract doesn't compile:
 ///
@@ -58,12 +59,13 @@ macro_rules! plugin {
         description: $description:expr,
         $(capabilities: [$($capability:ident $(($access:ident))? = $reason:expr),* $(,)?],)?
         $(limits: { $($limit:ident: $amount:expr),* $(,)? },)?
-        tools: [$($tool:ty),+ $(,)?] $(,)?
+        $(tools: [$($tool:ty),+ $(,)?] $(,)?)?
+        $(filters: $filters:ty $(,)?)?
     ) => {
         const _: () = {
             use $crate::private::{Capability, Limits, Manifest, Offered, Plugin, check, render};
 
-            const PLUGIN: Plugin = Plugin { tools: &[$(Offered::new::<$tool>()),+] };
+            const PLUGIN: Plugin = Plugin { tools: &[$($(Offered::new::<$tool>()),+)?], filters: 0 $(+ $crate::plugin!(@one $filters))? };
             const MANIFEST: Manifest = Manifest {
                 name: $name,
                 version: ::core::env!("CARGO_PKG_VERSION"),
@@ -86,15 +88,30 @@ macro_rules! plugin {
 
             #[cfg(target_arch = "wasm32")]
             struct Component;
-
-            #[cfg(target_arch = "wasm32")]
-            impl $crate::private::PluginComponent for Component {
-                const PLUGIN: Plugin = PLUGIN;
-            }
-
-            #[cfg(target_arch = "wasm32")]
-            $crate::private::export_component!(Component with_types_in $crate::private::bindings);
+            $($crate::plugin!(@tools $($tool)+);)?
+            $($crate::plugin!(@filters $filters);)?
         };
+    };
+    (@tools $($tool:ty)+) => {
+        #[cfg(target_arch = "wasm32")]
+        impl $crate::private::PluginComponent for Component {
+            const PLUGIN: Plugin = PLUGIN;
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        $crate::private::export_component!(Component with_types_in $crate::private::bindings);
+    };
+    (@filters $filters:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        impl $crate::private::FilterComponent for Component {
+            type Filters = $filters;
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        $crate::private::export_filters!(Component with_types_in $crate::private::filter_bindings);
+    };
+    (@one $filters:ty) => {
+        $crate::private::one::<$filters>()
     };
     (@capability files read = $reason:expr) => {
         Capability { name: "files", access: Some("read"), reason: $reason }
@@ -110,10 +127,17 @@ macro_rules! plugin {
     };
 }
 
-/// The tools of a plugin.
+/// What a plugin has.
 pub struct Plugin {
-    /// In the order of the catalogue.
+    /// Its tools, in the order of the catalogue.
     pub tools: &'static [Offered],
+    /// How many types of filters it has.
+    pub filters: usize,
+}
+
+/// Counts a type of filters, and so sees to it that it is one, natively too.
+pub const fn one<T: crate::filter::Filters>() -> usize {
+    1
 }
 
 /// A tool with its type erased.
@@ -224,6 +248,7 @@ pub const fn check(plugin: &Plugin, manifest: &crate::manifest::Manifest) {
     assert!(is_plugin_name(manifest.name), "a plugin's name is 1 to 24 characters out of a-z, 0-9 and `-`, a letter first");
     assert!(!manifest.description.is_empty(), "a plugin needs a description");
     assert!(crate::manifest::render::<0>(manifest).1 <= 64 * 1024, "a manifest is at most 64 KiB");
+    assert!(!plugin.tools.is_empty() || plugin.filters > 0, "a plugin needs `tools` or `filters`");
     assert!(plugin.tools.len() <= 128, "a plugin has at most 128 tools");
     let mut index = 0;
     while index < plugin.tools.len() {
@@ -352,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_is_not_called() {
-        let plugin = Plugin { tools: const { &[Offered::new::<Wrong>()] } };
+        let plugin = Plugin { tools: const { &[Offered::new::<Wrong>()] }, filters: 0 };
         let call = |tool: &str| plugin.call(Invocation { tool: tool.into(), arguments: "{}".into(), attachments: Vec::new() });
         assert_eq!(call("right").unwrap_err().code.as_deref(), Some("unknown-tool"));
         assert!(call("wrong").is_ok());

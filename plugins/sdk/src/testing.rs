@@ -1,7 +1,8 @@
-//! For the unit tests of tools, which run natively and need no host.
+//! For the unit tests of tools and filters, which run natively and need no host.
 
 use serde_json::{Value, json};
 
+use crate::filter::{Filters, Input, Listing, Pattern, Verdict};
 use crate::plugin::{Invocation, Offered, Plugin};
 use crate::{Content, Failure, Output, Tool};
 
@@ -20,7 +21,7 @@ pub fn call<T: Tool>(arguments: Value) -> Result<Output, Failure> {
 ///
 /// As [`call`].
 pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result<Output, Failure> {
-    let plugin = Plugin { tools: const { &[Offered::new::<T>()] } };
+    let plugin = Plugin { tools: const { &[Offered::new::<T>()] }, filters: 0 };
     plugin.call(Invocation { tool: T::NAME.to_owned(), arguments: arguments.to_string(), attachments })
 }
 
@@ -54,4 +55,52 @@ pub fn definition<T: Tool>() -> Value {
         "fence": tool.fence,
         "meta": tool.meta(),
     })
+}
+
+/// Asks the filter `filter` of `T` for its verdict, as the host would once a matcher has fitted.
+///
+/// # Errors
+///
+/// What the filters answer with, or that there is no such filter.
+///
+/// # Panics
+///
+/// Where [`filters`] does, or where the verdict breaks the contract: another number of parts than came in.
+pub fn filter<T: Filters>(rules: Option<&str>, filter: &str, input: &Input) -> Result<Verdict, String> {
+    if !filters::<T>(rules)?.filters.iter().any(|registration| registration.name == filter) {
+        return Err(format!("no filter {filter:?} is listed"));
+    }
+    let verdict = T::new(rules)?.apply(filter, input)?;
+    if let Verdict::Replace(replacement) = &verdict {
+        assert_eq!(replacement.content.len(), input.content.len(), "{filter}: as many parts go out as came in");
+    }
+    Ok(verdict)
+}
+
+/// What `T` offers.
+///
+/// # Errors
+///
+/// What the filters answer with.
+///
+/// # Panics
+///
+/// Where the listing breaks the contract: such a plugin doesn't load. Whether a regular expression compiles is not looked at.
+pub fn filters<T: Filters>(rules: Option<&str>) -> Result<Listing, String> {
+    let listing = T::new(rules)?.list();
+    assert!(listing.filters.len() <= 512, "a plugin has at most 512 filters");
+    for (index, filter) in listing.filters.iter().enumerate() {
+        let name = filter.name.as_ref();
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+        assert!((1..=64).contains(&name.len()) && name.bytes().all(fits), "{name:?} is no name of a filter");
+        assert!(listing.filters[..index].iter().all(|other| other.name != filter.name), "there are two filters {name:?}");
+        assert!(filter.matchers.len() <= 32, "{name}: a filter has at most 32 matchers");
+        for matcher in &filter.matchers {
+            let short = !matches!(&matcher.subject, Pattern::Regex(regex) if regex.chars().count() > 512);
+            assert!(short, "{name}: a regular expression has at most 512 characters");
+        }
+        let meta = filter.meta.as_deref().map(serde_json::from_str::<Value>);
+        assert!(meta.is_none_or(|meta| meta.is_ok_and(|meta| meta.is_object())), "{name}: meta is a JSON object");
+    }
+    Ok(listing)
 }

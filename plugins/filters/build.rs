@@ -1,0 +1,61 @@
+//! Makes one table of the built-in rules, so that no instance has to read TOML for them. What is wrong with a rule beyond its form is found
+//! by the unit tests.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use serde_json::{Map, Value, json};
+
+fn main() {
+    let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("rules");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder).expect("the folder of the rules").map(|entry| entry.expect("an entry of it").path()).collect();
+    files.sort();
+    let mut table = String::from("&[\n");
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "toml")) {
+        let text = fs::read_to_string(file).expect("a file of rules");
+        let rules: Value = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for rule in rules["rule"].as_array().into_iter().chain(rules["rules"].as_array()).flatten() {
+            write_rule(&mut table, rule).unwrap_or_else(|what| panic!("{}: {what}: {rule}", file.display()));
+        }
+    }
+    table.push_str("]\n");
+    let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("built_in.rs");
+    fs::write(target, table).expect("the table");
+}
+
+fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
+    let name = rule["name"].as_str().ok_or("no name")?;
+    let (kind, pattern) = match rule["match"].as_object().map(|matcher| matcher.iter().collect::<Vec<_>>()).as_deref() {
+        Some([(kind, Value::String(pattern))]) => (kind.as_str(), pattern.as_str()),
+        _ => return Err("not exactly one matcher".to_owned()),
+    };
+    let variant = match kind {
+        "exact" => "Exact",
+        "prefix" => "Prefix",
+        "regex" => "Regex",
+        _ => return Err(format!("the matcher {kind}")),
+    };
+    let tool = rule["tool"].as_str().unwrap_or("*");
+    let steps = match &rule["strategy"] {
+        Value::Array(steps) => steps.clone(),
+        Value::Object(_) => vec![rule["strategy"].clone()],
+        _ => return Err("no strategy".to_owned()),
+    };
+    let types: Vec<&str> = steps.iter().filter_map(|step| step["type"].as_str()).collect();
+    let mut meta = Map::new();
+    meta.insert("strategy".to_owned(), json!(types.join("+")));
+    meta.insert("built_in".to_owned(), json!(true));
+    if let Some(examples) = rule.get("examples") {
+        meta.insert("examples".to_owned(), examples.clone());
+    }
+    writeln!(
+        table,
+        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: Borrowed::{variant}({pattern:?}), steps: {:?}, meta: {:?} }},",
+        Value::Array(steps).to_string(),
+        Value::Object(meta).to_string(),
+    )
+    .map_err(|error| error.to_string())
+}

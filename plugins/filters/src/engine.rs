@@ -1,0 +1,136 @@
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
+
+use crate::rules::{self, BUILT_IN, BuiltIn};
+use crate::strategy::{self, Step};
+
+/// The rules of an instance: the operator's, then those that are built in.
+pub struct Engine {
+    rules: Vec<Rule>,
+    problems: Vec<String>,
+}
+
+/// A rule that is in force.
+struct Rule {
+    name: Cow<'static, str>,
+    matcher: Matcher,
+    meta: Cow<'static, str>,
+    /// What a built-in rule's steps are made of, once an output asks for them.
+    source: &'static str,
+    steps: OnceCell<Result<Vec<Step>, String>>,
+}
+
+impl Rule {
+    fn built_in(rule: &'static BuiltIn) -> Self {
+        Self {
+            name: rule.name.into(),
+            matcher: Matcher { tool: rule.tool.into(), subject: rule.subject.into() },
+            meta: rule.meta.into(),
+            source: rule.steps,
+            steps: OnceCell::new(),
+        }
+    }
+
+    fn own(rule: rules::Own) -> Self {
+        Self { name: rule.name.into(), matcher: rule.matcher, meta: rule.meta.into(), source: "", steps: OnceCell::from(Ok(rule.steps)) }
+    }
+
+    fn steps(&self) -> Result<&[Step], String> {
+        self.steps.get_or_init(|| strategy::from_json(self.source)).as_deref().map_err(Clone::clone)
+    }
+}
+
+impl Filters for Engine {
+    fn new(text: Option<&str>) -> Result<Self, String> {
+        let rules::Read { rules: own, replaced, problems } = text.map(rules::read).unwrap_or_default();
+        let built_in = BUILT_IN.iter().filter(|rule| !replaced.iter().any(|name| name == rule.name));
+        let rules = own.into_iter().map(Rule::own).chain(built_in.map(Rule::built_in)).collect();
+        Ok(Self { rules, problems })
+    }
+
+    fn list(&self) -> Listing {
+        let filters = self.rules.iter().map(|rule| Registration {
+            name: rule.name.clone(),
+            purpose: Purpose::Cosmetic,
+            matchers: vec![rule.matcher.clone()],
+            meta: Some(rule.meta.clone()),
+        });
+        Listing { filters: filters.collect(), problems: self.problems.clone() }
+    }
+
+    fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String> {
+        let Some(rule) = self.rules.iter().find(|rule| rule.name == filter) else {
+            return Err(format!("there is no rule {filter:?}"));
+        };
+        let steps = rule.steps()?;
+        let failed = !input.passed();
+        let mut worst = Confidence::Full;
+        let content = input.map_texts(|text| {
+            let (shorter, confidence) = strategy::run(steps, text, failed)?;
+            worst = worst.max(confidence);
+            Some(shorter)
+        });
+        Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_sdk::testing;
+
+    use super::*;
+
+    #[test]
+    fn the_operators_rules_come_first_and_take_the_place_of_built_in_ones() {
+        let built_in = testing::filters::<Engine>(None).unwrap();
+        assert!(built_in.problems.is_empty());
+        let rules = r#"
+            [[rules]]
+            name = "own"
+            match = { prefix = "own" }
+            strategy = { type = "truncate", max_lines = 4, head = 1, tail = 1 }
+
+            [[rules]]
+            name = "cargo-build"
+            match = { prefix = "cargo build" }
+            strategy = { type = "truncate", max_lines = 4, head = 1, tail = 1 }
+
+            [[rules]]
+            name = "git-status"
+            enabled = false
+        "#;
+        let listing = testing::filters::<Engine>(Some(rules)).unwrap();
+        assert_eq!(listing.problems, <[String; 0]>::default());
+        assert_eq!((listing.filters[0].name.as_ref(), listing.filters[1].name.as_ref()), ("own", "cargo-build"));
+        assert_eq!(listing.filters.len(), built_in.filters.len());
+        assert!(!listing.filters.iter().any(|filter| filter.name == "git-status"));
+        let verdict = testing::filter::<Engine>(
+            Some(rules),
+            "own",
+            &Input::command(
+                "own",
+                0,
+                [
+                    "a\nb b b b b b b b b b b b b b b b b b b\nc c c c c c c c c c c c c c c c c c c c c c c c c c c c c c c c c\nd d d d\ne\n",
+                ],
+            ),
+        );
+        assert_eq!(verdict.unwrap().joined_text().as_deref(), Some("a\n... (3 lines left out) ...\ne\n"));
+    }
+
+    #[test]
+    fn both_parts_of_a_commands_output_go_through_the_rule() {
+        let rules =
+            "[[rules]]\nname = \"own\"\nmatch = { prefix = \"own\" }\nstrategy = { type = \"strip_noise\", patterns = ['^noise'] }\n";
+        let noisy = "noise that is long enough to be worth leaving out\n".repeat(3);
+        let input = Input::command("own", 0, ["short", &noisy]);
+        let Verdict::Replace(replacement) = testing::filter::<Engine>(Some(rules), "own", &input).unwrap() else { panic!() };
+        assert_eq!(replacement.confidence, Confidence::Full);
+        let texts: Vec<_> = replacement.content.iter().map(|part| part.as_text().unwrap()).collect();
+        assert_eq!(texts, ["short", "... (3 lines left out) ...\n"]);
+        assert_eq!(testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, ["short"])).unwrap(), Verdict::Keep);
+        assert!(testing::filter::<Engine>(Some(rules), "other", &input).is_err());
+    }
+}

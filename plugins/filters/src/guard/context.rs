@@ -1,0 +1,114 @@
+//! What belongs to a line that tells a failure: where it is, what was expected, how it came there.
+
+use super::Level;
+use crate::text::{indent, is_blank};
+
+/// The most lines that belong to one error.
+const MOST: usize = 40;
+/// The most of them that are frames of a stack.
+const MOST_FRAMES: usize = 24;
+
+/// Raises the levels of lines that belong to a line with a level.
+pub(super) fn add(lines: &[&str], levels: &mut [Level], failed: bool) {
+    let mut at = 0;
+    while at < lines.len() {
+        match levels[at] {
+            Level::Error => {
+                before(lines, levels, at);
+                after(lines, levels, at, failed);
+            }
+            Level::Warning => {
+                if let Some(next) = lines.get(at + 1).filter(|next| next.trim_start().starts_with("--> ")) {
+                    let _ = next;
+                    raise(levels, at + 1, Level::WarningContext);
+                }
+            }
+            Level::Nothing | Level::WarningContext | Level::ErrorContext => {}
+        }
+        at += 1;
+    }
+}
+
+fn raise(levels: &mut [Level], at: usize, level: Level) {
+    levels[at] = levels[at].max(level);
+}
+
+/// Compilers say before an error in which function or by which include it came.
+fn before(lines: &[&str], levels: &mut [Level], error: usize) {
+    for at in (error.saturating_sub(3)..error).rev() {
+        let line = lines[at];
+        let leads = line.starts_with("In file included from")
+            || line.trim_start().starts_with("from ") && line.ends_with([',', ':'])
+            || line.ends_with(':') && (line.contains(": In ") || line.contains(": in "))
+            || line.starts_with("> ") && lines[error].starts_with('E');
+        if !leads {
+            break;
+        }
+        raise(levels, at, Level::ErrorContext);
+    }
+}
+
+fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
+    let line = lines[error];
+    let depth = indent(line);
+    let traceback = line.contains("Traceback (most");
+    let panic = line.contains("panicked at") || line.starts_with("panic:");
+    let (mut frames, mut blanks) = (0, 0);
+    for at in error + 1..lines.len().min(error + 1 + MOST) {
+        let next = lines[at];
+        if is_blank(next) {
+            blanks += 1;
+            // Go sets a blank line between a panic and its stack; otherwise one ends what belongs together.
+            if panic && blanks == 1 && lines.get(at + 1).is_some_and(|line| line.starts_with("goroutine ") || line.starts_with("[signal")) {
+                continue;
+            }
+            break;
+        }
+        // The next error has its own.
+        if levels[at] == Level::Error && !traceback {
+            break;
+        }
+        if is_frame(next) {
+            frames += 1;
+            if frames > MOST_FRAMES {
+                break;
+            }
+            raise(levels, at, Level::ErrorContext);
+            continue;
+        }
+        let deeper = indent(next) > depth;
+        if traceback && !deeper {
+            // What was raised comes last, at the depth of the first line.
+            raise(levels, at, Level::Error);
+            break;
+        }
+        let close = at == error + 1 && failed;
+        if !(deeper || is_annotation(next) || panic && at <= error + 12 || close || blanks > 0) || super::is_passing(next) {
+            break;
+        }
+        raise(levels, at, Level::ErrorContext);
+    }
+}
+
+/// ` --> file`, `  |`, `12 | code`, `= note: …`, `note: …`, `^~~~`.
+fn is_annotation(line: &str) -> bool {
+    let trimmed = line.trim_start();
+    if ["-->", "|", "= ", "...", ":::", "^", "~", "note:", "help:", "hint:", "Hint:", "Caused by", "╭", "│", "╰", "┌", "└", "❯"]
+        .iter()
+        .any(|start| trimmed.starts_with(start))
+    {
+        return true;
+    }
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    digits > 0 && matches!(trimmed[digits..].trim_start().as_bytes().first(), Some(b'|' | b'+' | b'-'))
+}
+
+/// `    at Object.<anonymous> (file.js:1:2)`, `\tat java.…`, `  12: core::panicking`, `  File "x.py", line 3`.
+fn is_frame(line: &str) -> bool {
+    let trimmed = line.trim_start();
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    trimmed.len() < line.len()
+        && (trimmed.starts_with("at ")
+            || trimmed.starts_with("File \"")
+            || digits > 0 && trimmed[digits..].starts_with(": ") && !trimmed[digits..].contains("error"))
+}

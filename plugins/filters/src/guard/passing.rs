@@ -1,0 +1,32 @@
+//! Lines that say that a test passed or is about to run. What they name may be called anything, an error too.
+
+/// Whether the line says that something passed, was skipped or begins, and nothing else.
+pub fn is_passing(line: &str) -> bool {
+    let trimmed = line.trim();
+    let starts = |starts: &[&str]| starts.iter().any(|start| trimmed.starts_with(start));
+    let Some(&first) = trimmed.as_bytes().first() else { return false };
+    match first {
+        // ✓ ✔ √ ✅ and the marks of what was skipped.
+        0xe2 => return starts(&["✓ ", "✔ ", "√ ", "✅ ", "○ ", "↓ ", "✓\u{a0}"]),
+        b'=' if starts(&["=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME "]) => return true,
+        b'-' if starts(&["--- PASS: ", "--- SKIP: "]) => return true,
+        b'o' if starts(&["ok ", "ok\t"]) => return !trimmed.contains("FAIL"),
+        b'P' if starts(&["PASS ", "PASS [", "PASS\t", "PASSED ", "Passed "]) => return true,
+        b'S' if starts(&["SKIP ", "SKIP [", "SKIPPED ", "Skipped "]) => return true,
+        b'[' if starts(&["[       OK ]", "[ RUN      ]", "[  PASSED  ]", "[ OK ]"]) => return true,
+        b'T' if trimmed.starts_with("Test Case ") || trimmed.starts_with("Test Suite ") => {
+            return trimmed.contains(" passed") || trimmed.contains(" started");
+        }
+        _ => {}
+    }
+    if let Some((name, result)) = trimmed.rsplit_once(" ... ") {
+        // `... ok`, `... ignored, needs a server`, `... ok (0.01s)`; with what the test printed, it is more than that.
+        return matches!(result, "ok" | "ignored" | "skipped" | "should panic") && !name.is_empty()
+            || result.starts_with("ignored, ")
+            || result.starts_with("skipped ")
+            || result.starts_with("ok (") && result.ends_with(')');
+    }
+    // pytest -v: `tests/test_a.py::test_error PASSED   [ 12%]`; gradle: `FooTest > name() PASSED`.
+    let name = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ') || last.is_ascii_digit());
+    ["PASSED", "SKIPPED", "XFAIL"].iter().any(|word| name.ends_with(word)) && (trimmed.contains("::") || trimmed.contains(" > "))
+}

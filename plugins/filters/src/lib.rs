@@ -1,0 +1,18 @@
+//! The built-in output filters: rules that say, for a command, which lines of its output a model can do without.
+//!
+//! A rule is data: a matcher and one or more steps, each a strategy with its parameters. Whatever the strategy, the [`guard`] decides which
+//! lines are never left out.
+
+mod engine;
+pub mod guard;
+pub mod rules;
+pub mod strategy;
+pub mod text;
+
+pub use engine::Engine;
+
+berth_sdk::plugin! {
+    name: "filters",
+    description: "Shortens the output of commands, by rules",
+    filters: Engine,
+}

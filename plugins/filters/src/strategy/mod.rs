@@ -1,0 +1,284 @@
+//! What a rule can do with an output.
+
+mod annotated;
+mod dedup;
+mod git_diff;
+mod git_status;
+mod group;
+mod noise;
+mod tests_run;
+mod truncate;
+
+use std::borrow::Cow;
+
+use berth_sdk::filter::Confidence;
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use serde::Deserialize;
+
+use crate::guard::{self, Level};
+use crate::text;
+
+/// The most characters of a regular expression.
+pub const MAX_REGEX: usize = 512;
+/// The most bytes of the program that one is compiled to: an expression of few characters may stand for a great automaton.
+const MAX_PROGRAM: usize = 1024 * 1024;
+/// What is saved at least, in bytes: for less, no output is rewritten.
+const LEAST_SAVED: usize = 16;
+/// An output of a failed command that is this short stays whole where nothing in it is known.
+const SHORT: usize = 80;
+
+/// A strategy with its parameters, as a rule names it.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Strategy {
+    /// Leaves out what matches.
+    StripNoise(noise::StripNoise),
+    /// Leaves out the middle of what is long.
+    Truncate(truncate::Truncate),
+    /// Leaves out what doesn't match.
+    KeepMatching(noise::KeepMatching),
+    /// Leaves out notes and what matches, says the summary first, and leaves out the middle of what is still long.
+    StripAnnotated(annotated::StripAnnotated),
+    /// Leaves out what passed.
+    TestSummary(tests_run::TestSummary),
+    /// Says each message of a compiler or linter once, with all its places.
+    GroupByRule(group::GroupByRule),
+    /// Says the state of a repository in few lines.
+    GitStatus(git_status::GitStatus),
+    /// Leaves each file of a long diff its share.
+    GitDiff(git_diff::GitDiff),
+    /// Says lines that follow each other once, if they differ in times, addresses and numbers only.
+    Dedup(dedup::Dedup),
+}
+
+impl Strategy {
+    /// As it is written in a rule.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::StripNoise(_) => "strip_noise",
+            Self::Truncate(_) => "truncate",
+            Self::KeepMatching(_) => "keep_matching",
+            Self::StripAnnotated(_) => "strip_annotated",
+            Self::TestSummary(_) => "test_summary",
+            Self::GroupByRule(_) => "group_by_rule",
+            Self::GitStatus(_) => "git_status",
+            Self::GitDiff(_) => "git_diff",
+            Self::Dedup(_) => "dedup",
+        }
+    }
+}
+
+/// A strategy that is ready to run.
+pub struct Step(Box<dyn Run>);
+
+impl Step {
+    /// Checks the parameters, and compiles what is to be compiled.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a parameter, for the operator.
+    pub fn new(strategy: &Strategy) -> Result<Self, String> {
+        let name = strategy.name();
+        let step: Result<Box<dyn Run>, String> = match strategy {
+            Strategy::StripNoise(it) => it.step(),
+            Strategy::Truncate(it) => it.step(),
+            Strategy::KeepMatching(it) => it.step(),
+            Strategy::StripAnnotated(it) => it.step(),
+            Strategy::TestSummary(it) => it.step(),
+            Strategy::GroupByRule(it) => it.step(),
+            Strategy::GitStatus(it) => it.step(),
+            Strategy::GitDiff(it) => it.step(),
+            Strategy::Dedup(it) => it.step(),
+        };
+        step.map(Self).map_err(|what| format!("{name}: {what}"))
+    }
+}
+
+/// What a strategy does once it is ready.
+trait Run {
+    fn run(&self, part: &Part<'_>) -> Outcome;
+}
+
+/// One text of an output, as a strategy sees it.
+struct Part<'a> {
+    lines: &'a [&'a str],
+    /// How much each line matters.
+    levels: Vec<Level>,
+    /// Whether the command failed.
+    failed: bool,
+}
+
+impl<'a> Part<'a> {
+    fn new(lines: &'a [&'a str], failed: bool) -> Self {
+        Self { lines, levels: guard::levels(lines, failed), failed }
+    }
+
+    /// Whether a line may not be left out as noise: it tells an error, or belongs to one.
+    fn is_error(&self, at: usize) -> bool {
+        self.levels[at] >= Level::ErrorContext
+    }
+
+    /// Whether a line may not be left out for its length: a warning counts too.
+    fn is_notable(&self, at: usize) -> bool {
+        self.levels[at] > Level::Nothing
+    }
+
+    /// What stays where the first `head` and the last `tail` lines do.
+    fn ends(&self, head: usize, tail: usize) -> Vec<bool> {
+        let many = self.lines.len();
+        (0..many).map(|at| at < head || at + tail >= many || self.is_notable(at)).collect()
+    }
+}
+
+/// What a strategy has made of a text.
+enum Outcome {
+    /// Nothing is to be done.
+    Unchanged,
+    /// It is not in a form that the strategy knows.
+    Unknown,
+    /// The lines with a true stay. What the guard keeps is among them already.
+    Lines(Vec<bool>, Confidence),
+    /// Another text.
+    Text(String, Confidence),
+}
+
+/// The steps of a built-in rule.
+///
+/// # Errors
+///
+/// Where one of them is wrong, which the unit tests rule out.
+pub fn from_json(json: &str) -> Result<Vec<Step>, String> {
+    let strategies: Vec<Strategy> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    strategies.iter().map(Step::new).collect()
+}
+
+/// Runs a text through steps. `None` where nothing is worth leaving out.
+pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confidence)> {
+    let mut current = Cow::Borrowed(text);
+    let mut worst = None;
+    let mut unknown = false;
+    for step in steps {
+        let lines = text::lines(&current);
+        let part = Part::new(&lines, failed);
+        let (next, confidence) = match step.0.run(&part) {
+            Outcome::Unchanged => continue,
+            Outcome::Unknown => {
+                unknown = true;
+                continue;
+            }
+            Outcome::Lines(keep, confidence) => (text::assemble(&lines, &keep), confidence),
+            Outcome::Text(next, confidence) => (next, confidence),
+        };
+        if next.len() < current.len() {
+            worst = worst.max(Some(confidence));
+            current = Cow::Owned(next);
+        }
+    }
+    if unknown && failed {
+        let lines = text::lines(&current);
+        if lines.len() > SHORT {
+            let keep = Part::new(&lines, failed).ends(20, 40);
+            current = Cow::Owned(text::assemble(&lines, &keep));
+            worst = Some(Confidence::Fallback);
+        }
+    }
+    let mut shorter = match current {
+        Cow::Borrowed(_) => return None,
+        Cow::Owned(shorter) => shorter,
+    };
+    if !text.ends_with('\n') && shorter.ends_with('\n') {
+        shorter.pop();
+    }
+    (shorter.len() + LEAST_SAVED <= text.len()).then_some((shorter, worst.unwrap_or(Confidence::Full)))
+}
+
+/// Compiles the regular expression of a rule.
+///
+/// # Errors
+///
+/// Why it can't be used, for the operator.
+pub fn compile(expression: &str) -> Result<Regex, String> {
+    checked(expression)?;
+    RegexBuilder::new(expression).size_limit(MAX_PROGRAM).build().map_err(|error| wrong(expression, &error))
+}
+
+fn checked(expression: &str) -> Result<(), String> {
+    match expression.chars().count() {
+        0 => Err("an empty expression fits everything: leave it out".to_owned()),
+        many if many > MAX_REGEX => Err(format!("an expression of {many} characters: at most {MAX_REGEX} are allowed, so split it")),
+        _ => Ok(()),
+    }
+}
+
+fn wrong(expression: &str, error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(_) => {
+            format!("the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions")
+        }
+        // The last line says what; those before draw where.
+        _ => {
+            let what = error.to_string();
+            let what = what.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            format!("the expression {expression:?} doesn't compile: {what}")
+        }
+    }
+}
+
+/// Expressions of which one that fits is enough.
+struct Patterns(RegexSet);
+
+impl Patterns {
+    fn new(parameter: &str, expressions: &[String]) -> Result<Self, String> {
+        for expression in expressions {
+            checked(expression).map_err(|what| format!("`{parameter}`: {what}"))?;
+        }
+        match RegexSetBuilder::new(expressions).size_limit(MAX_PROGRAM).build() {
+            Ok(set) => Ok(Self(set)),
+            // One by one, to say which it is.
+            Err(error) => {
+                let own = expressions.iter().find_map(|expression| compile(expression).err());
+                let what = own.unwrap_or_else(|| format!("the {} expressions together: {error}", expressions.len()));
+                Err(format!("`{parameter}`: {what}"))
+            }
+        }
+    }
+
+    fn fit(&self, line: &str) -> bool {
+        self.0.is_match(line)
+    }
+}
+
+/// Refuses a list that says nothing.
+fn not_empty(parameter: &str, list: &[String]) -> Result<(), String> {
+    if list.is_empty() { Err(format!("`{parameter}` is empty: give it one expression at least")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod testing {
+    //! For the unit tests of the strategies.
+
+    use super::*;
+
+    /// The steps that TOML says.
+    pub(super) fn steps(toml: &str) -> Result<Vec<Step>, String> {
+        #[derive(Deserialize)]
+        struct Form {
+            step: Vec<Strategy>,
+        }
+        let form: Form = toml::from_str(&format!("step = [{toml}]")).map_err(|error| error.message().to_owned())?;
+        form.step.iter().map(Step::new).collect()
+    }
+
+    /// Checks what steps make of a text; an empty `expect` means that it stays.
+    #[track_caller]
+    pub(super) fn check(toml: &str, failed: bool, text: &str, expect: &str, confidence: Confidence) {
+        let outcome = run(&steps(toml).unwrap(), text, failed);
+        match outcome {
+            None => assert_eq!("", expect, "it stays"),
+            Some((shorter, sure)) => assert_eq!((shorter.as_str(), sure), (expect, confidence)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The lines of an output, and putting together those that stay.
+
+use std::fmt::Write as _;
+
+/// The lines of `text`, without their ends.
+pub fn lines(text: &str) -> Vec<&str> {
+    // Counted first: growing a list of 100,000 lines copies it as often.
+    let mut lines = Vec::with_capacity(memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1);
+    lines.extend(text.lines());
+    lines
+}
+
+/// Whether there is nothing to see in a line.
+pub fn is_blank(line: &str) -> bool {
+    line.bytes().all(|byte| byte.is_ascii_whitespace())
+}
+
+/// How many bytes of white space a line begins with.
+pub fn indent(line: &str) -> usize {
+    line.bytes().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+const MARK_START: &str = "... (";
+const MARK_ENDS: [&str; 2] = [" lines left out) ...", " line left out) ..."];
+
+/// Writes what stands where `count` lines were.
+pub fn push_mark(out: &mut String, count: usize) {
+    let end = MARK_ENDS[usize::from(count == 1)];
+    // Writing to a string doesn't fail.
+    let _ = write!(out, "{MARK_START}{count}{end}");
+}
+
+/// The number of lines that were where this mark is, if it is one.
+pub fn marked(line: &str) -> Option<usize> {
+    let rest = line.strip_prefix(MARK_START)?;
+    MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()
+}
+
+/// What stays of `lines`: those with a true in `keep`. A gap is marked, unless there was nothing to see in it. It is no gap where the mark
+/// would be as long as what was there, so that the result is never longer than the lines were.
+pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
+    let mut out = String::with_capacity(lines.iter().zip(keep).filter(|(_, keep)| **keep).map(|(line, _)| line.len() + 1).sum());
+    let mut at = 0;
+    while at < lines.len() {
+        // Blank lines beside a gap go with it.
+        let end = gap_end(lines, keep, at);
+        if end == at {
+            push_line(&mut out, lines[at]);
+            at += 1;
+            continue;
+        }
+        push_gap(&mut out, &lines[at..end], &keep[at..end]);
+        at = end;
+    }
+    out
+}
+
+/// Where the gap ends that begins at `start`; `start` itself where none does.
+fn gap_end(lines: &[&str], keep: &[bool], start: usize) -> usize {
+    let mut end = start;
+    let mut drops = false;
+    while end < lines.len() && (!keep[end] || is_blank(lines[end])) {
+        drops |= !keep[end];
+        end += 1;
+    }
+    if drops { end } else { start }
+}
+
+fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
+    let mut mark = String::new();
+    let (mut left_out, mut bytes) = (0, 0);
+    for (line, keep) in lines.iter().zip(keep) {
+        left_out += marked(line).unwrap_or(usize::from(!keep));
+        if !is_blank(line) {
+            bytes += line.len() + 1;
+        }
+    }
+    push_mark(&mut mark, left_out);
+    if bytes > mark.len() + 1 {
+        push_line(out, &mark);
+    } else {
+        lines.iter().filter(|line| !is_blank(line)).for_each(|line| push_line(out, line));
+    }
+}
+
+/// Writes a line and its end.
+pub fn push_line(out: &mut String, line: &str) {
+    out.push_str(line);
+    out.push('\n');
+}
+
+/// The number that a text begins with.
+pub fn leading_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &[&str], keep: &str, expect: &str) {
+        let keep: Vec<bool> = keep.bytes().map(|byte| byte == b'k').collect();
+        assert_eq!(assemble(lines, &keep), expect);
+    }
+
+    #[test]
+    fn a_gap_is_marked_where_it_is() {
+        let long = "a line that is longer than the mark that stands for it";
+        check(&["a", long, long, "b", long, "c"], "k..k.k", "a\n... (2 lines left out) ...\nb\n... (1 line left out) ...\nc\n");
+        check(&[long, "a"], ".k", "... (1 line left out) ...\na\n");
+        check(&["a", long], "k.", "a\n... (1 line left out) ...\n");
+    }
+
+    #[test]
+    fn a_gap_shorter_than_its_mark_is_none() {
+        check(&["a", "b", "c"], "k.k", "a\nb\nc\n");
+        check(&["a", "", "b"], "k.k", "a\nb\n");
+    }
+
+    #[test]
+    fn blank_lines_go_with_the_gap_beside_them() {
+        let long = "a line that is longer than the mark that stands for it";
+        check(&["a", "", long, "", long, "", "b"], "kk.k.kk", "a\n... (2 lines left out) ...\nb\n");
+        check(&["a", "", "b"], "kkk", "a\n\nb\n");
+    }
+
+    #[test]
+    fn marks_add_up() {
+        let long = "a line that is longer than the mark that stands for it";
+        check(&["a", "... (7 lines left out) ...", long, "b"], "k..k", "a\n... (8 lines left out) ...\nb\n");
+        assert_eq!(marked("... (1 line left out) ..."), Some(1));
+        assert_eq!(marked("... (x lines left out) ..."), None);
+    }
+}

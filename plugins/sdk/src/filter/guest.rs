@@ -1,0 +1,150 @@
+//! Between the contract's types of filters and the SDK's own. The world is another than that of tools, so that neither kind of plugin
+//! exports what it doesn't have.
+
+use std::cell::RefCell;
+
+use serde_json::Value;
+
+use super::{Confidence, Failed, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Verdict};
+use crate::{Body, Content};
+use bindings::berth::tool::types as common;
+use bindings::exports::berth::tool::filter as wit;
+
+#[expect(missing_docs, reason = "generated")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit/tool",
+        world: "berth:tool/filter-plugin",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_filters",
+        default_bindings_module: "berth_sdk::private::filter_bindings",
+    });
+}
+pub use bindings::export_filters;
+
+/// What `plugin!` names the plugin's filters by. It gives the component its exports.
+pub trait FilterComponent {
+    /// The plugin's own.
+    type Filters: Filters;
+}
+
+thread_local! {
+    /// The filters of the instance, from its first call on.
+    static INSTANCE: RefCell<Option<Box<dyn Running>>> = const { RefCell::new(None) };
+}
+
+/// Filters with their type erased: a static can't be generic.
+trait Running {
+    fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String>;
+}
+
+impl<T: Filters> Running for T {
+    fn apply(&mut self, filter: &str, input: &Input) -> Result<Verdict, String> {
+        Filters::apply(self, filter, input)
+    }
+}
+
+impl<T: FilterComponent> wit::Guest for T {
+    fn list_filters(rules: Option<String>) -> Result<wit::Listing, String> {
+        let filters = T::Filters::new(rules.as_deref())?;
+        let listing = listing(filters.list());
+        INSTANCE.set(Some(Box::new(filters)));
+        Ok(listing)
+    }
+
+    fn apply(filter: String, asked: wit::Input) -> Result<wit::Verdict, String> {
+        INSTANCE.with_borrow_mut(|instance| match instance {
+            Some(filters) => filters.apply(&filter, &input(asked)).map(verdict),
+            None => Err("`list-filters` has to be the first call".to_owned()),
+        })
+    }
+}
+
+fn listing(listing: Listing) -> wit::Listing {
+    wit::Listing { filters: listing.filters.into_iter().map(registration).collect(), problems: listing.problems }
+}
+
+fn registration(registration: Registration) -> wit::Registration {
+    wit::Registration {
+        name: registration.name.into_owned(),
+        purpose: match registration.purpose {
+            Purpose::Cosmetic => wit::Purpose::Cosmetic,
+            Purpose::Security => wit::Purpose::Security,
+        },
+        matchers: registration.matchers.into_iter().map(matcher).collect(),
+        meta: registration.meta.map(String::from),
+    }
+}
+
+fn matcher(matcher: Matcher) -> wit::Matcher {
+    let subject = match matcher.subject {
+        Pattern::Any => wit::Pattern::Any,
+        Pattern::Exact(text) => wit::Pattern::Exact(text.into_owned()),
+        Pattern::Prefix(text) => wit::Pattern::Prefix(text.into_owned()),
+        Pattern::Regex(text) => wit::Pattern::Regex(text.into_owned()),
+    };
+    wit::Matcher { tool: matcher.tool.into_owned(), subject }
+}
+
+fn input(input: wit::Input) -> Input {
+    Input {
+        tool: input.tool,
+        subject: input.subject,
+        failed: input.failed.map(failed),
+        exit_code: input.exit_code,
+        content: input.content.into_iter().map(content_in).collect(),
+        meta: input.meta.and_then(|meta| serde_json::from_str(&meta).ok()),
+    }
+}
+
+fn failed(category: common::Category) -> Failed {
+    match category {
+        common::Category::ToolNotFound => Failed::ToolNotFound,
+        common::Category::InvalidParameters => Failed::InvalidParameters,
+        common::Category::TypeMismatch => Failed::TypeMismatch,
+        common::Category::PolicyBlocked => Failed::PolicyBlocked,
+        common::Category::ConfirmationRequired => Failed::ConfirmationRequired,
+        common::Category::PermanentFailure => Failed::PermanentFailure,
+        common::Category::Cancelled => Failed::Cancelled,
+        common::Category::RateLimited => Failed::RateLimited,
+        common::Category::ServerError => Failed::ServerError,
+        common::Category::NetworkError => Failed::NetworkError,
+        common::Category::Timeout => Failed::Timeout,
+    }
+}
+
+fn verdict(verdict: Verdict) -> wit::Verdict {
+    match verdict {
+        Verdict::Keep => wit::Verdict::Keep,
+        Verdict::Block(reason) => wit::Verdict::Block(reason),
+        Verdict::Replace(replacement) => wit::Verdict::Replace(wit::Replacement {
+            content: replacement.content.into_iter().map(content_out).collect(),
+            confidence: match replacement.confidence {
+                Confidence::Full => wit::Confidence::Full,
+                Confidence::Partial => wit::Confidence::Partial,
+                Confidence::Fallback => wit::Confidence::Fallback,
+            },
+            rule: replacement.rule,
+            meta: replacement.meta.as_ref().map(Value::to_string),
+        }),
+    }
+}
+
+fn content_in(part: common::Content) -> Content {
+    let body = match part.body {
+        common::Body::Text(text) => Body::Text(text),
+        common::Body::Bytes(bytes) => Body::Bytes(bytes),
+        common::Body::Link(uri) => Body::Link(uri),
+    };
+    Content { body, media_type: part.media_type }
+}
+
+fn content_out(part: Content) -> common::Content {
+    let body = match part.body {
+        Body::Text(text) => common::Body::Text(text),
+        Body::Bytes(bytes) => common::Body::Bytes(bytes),
+        Body::Link(uri) => common::Body::Link(uri),
+    };
+    common::Content { body, media_type: part.media_type, meta: None }
+}
