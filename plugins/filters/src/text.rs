@@ -70,8 +70,8 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     let mut mark = String::new();
     let (mut left_out, mut bytes) = (0, 0);
     for (line, keep) in lines.iter().zip(keep) {
-        left_out += marked(line).unwrap_or(usize::from(!keep));
         if !is_blank(line) {
+            left_out += marked(line).unwrap_or(usize::from(!keep));
             bytes += line.len() + 1;
         }
     }

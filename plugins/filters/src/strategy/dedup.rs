@@ -1,21 +1,260 @@
+use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
+use std::hash::BuildHasher;
+
+use berth_sdk::filter::Confidence;
+use regex::{NoExpand, Regex};
 use serde::Deserialize;
 
-use super::{Outcome, Part, Run};
+use super::{Outcome, Part, Run, compile};
+use crate::guard::Level;
+use crate::text::{is_blank, push_line};
 
+/// The most lines of a block that is looked for.
+const LONGEST_BLOCK: usize = 6;
+
+/// Parameters of `dedup`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Dedup {}
+pub struct Dedup {
+    /// What else is not looked at when lines are compared.
+    #[serde(default)]
+    normalize: Vec<Normalize>,
+}
+
+/// A part of a line, and what stands for it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Normalize {
+    pattern: String,
+    replacement: String,
+}
 
 impl Dedup {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Stub))
+        let custom = self.normalize.iter().map(|Normalize { pattern, replacement }| {
+            if replacement.contains('$') {
+                return Err(format!("`replacement`: {replacement:?} has a `$`: it is taken as it stands, so leave groups out"));
+            }
+            Ok((compile(pattern).map_err(|what| format!("`pattern`: {what}"))?, replacement.clone()))
+        });
+        Ok(Box::new(Repeated { custom: custom.collect::<Result<_, _>>()? }))
     }
 }
 
-struct Stub;
+struct Repeated {
+    custom: Vec<(Regex, String)>,
+}
 
-impl Run for Stub {
-    fn run(&self, _part: &Part<'_>) -> Outcome {
-        Outcome::Unchanged
+impl Run for Repeated {
+    fn run(&self, part: &Part<'_>) -> Outcome {
+        let lines = part.lines;
+        if lines.len() < 3 {
+            return Outcome::Unchanged;
+        }
+        // The keys are random, so that no output can be made in which different lines count as the same.
+        let hasher = RandomState::new();
+        let mut same = Vec::new();
+        let hashes: Vec<u64> = lines
+            .iter()
+            .zip(&part.levels)
+            .map(|(line, level)| {
+                same.clear();
+                self.normalized(line, *level, &mut same);
+                hasher.hash_one(&same)
+            })
+            .collect();
+        let mut out = String::new();
+        let mut at = 0;
+        let mut repeats = false;
+        while at < lines.len() {
+            let (length, times) = repetition(&hashes[at..]);
+            if times < 2 || lines[at..at + length].iter().all(|line| is_blank(line)) {
+                push_line(&mut out, lines[at]);
+                at += 1;
+                continue;
+            }
+            push_repeated(&mut out, &lines[at..at + length], times);
+            repeats = true;
+            at += length * times;
+        }
+        if repeats { Outcome::Text(out, Confidence::Full) } else { Outcome::Unchanged }
+    }
+}
+
+/// How long the block is that `hashes` begin with and that follows itself, and how often it is there. The shortest that saves a line counts.
+fn repetition(hashes: &[u64]) -> (usize, usize) {
+    for length in 1..=LONGEST_BLOCK.min(hashes.len() / 2) {
+        let block = &hashes[..length];
+        if hashes[length] != block[0] {
+            continue;
+        }
+        let times = hashes.chunks_exact(length).take_while(|chunk| *chunk == block).count();
+        // A mark is a line, too.
+        if times >= 2 && (length == 1 || length * (times - 1) > 2) {
+            return (length, times);
+        }
+    }
+    (1, 1)
+}
+
+fn push_repeated(out: &mut String, block: &[&str], times: usize) {
+    for (at, line) in block.iter().enumerate() {
+        out.push_str(line);
+        if block.len() == 1 {
+            let _ = write!(out, " (x{times})");
+        } else if at + 1 == block.len() {
+            let _ = write!(out, "\n... (these {} lines, x{times}) ...", block.len());
+        }
+        out.push('\n');
+    }
+}
+
+impl Repeated {
+    /// Writes what is compared of a line.
+    fn normalized(&self, line: &str, level: Level, same: &mut Vec<u8>) {
+        if self.custom.is_empty() {
+            return normalize(line, level, same);
+        }
+        let mut text = std::borrow::Cow::Borrowed(line);
+        for (pattern, replacement) in &self.custom {
+            text = pattern.replace_all(&text, NoExpand(replacement)).into_owned().into();
+        }
+        normalize(&text, level, same);
+    }
+}
+
+/// Writes a line without what differs from one time to the next: times, addresses, identifiers and numbers. Of a line that tells a failure
+/// only the time and what it begins with go, since a number in it is the place or the reason.
+fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
+    let bytes = line.as_bytes();
+    let stamp = stamp_length(bytes);
+    let is_exact = level >= Level::ErrorContext || level > Level::Nothing && stamp == 0;
+    let loose = if is_exact { stamp } else { bytes.len() };
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = bytes[at];
+        if !byte.is_ascii_alphanumeric() {
+            same.push(byte);
+            at += 1;
+            continue;
+        }
+        if let Some(length) = uuid_length(&bytes[at..]) {
+            same.push(0);
+            at += length;
+            continue;
+        }
+        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let word = &bytes[at..at + length];
+        if at < loose {
+            push_word(word, same)
+        } else {
+            same.extend_from_slice(word)
+        }
+        at += length;
+    }
+}
+
+/// Writes a word with one mark for each number in it, or for the whole where it is one in hexadecimal digits.
+fn push_word(word: &[u8], same: &mut Vec<u8>) {
+    if !word.iter().any(u8::is_ascii_digit) {
+        return same.extend_from_slice(word);
+    }
+    if word.len() >= 6 && word.iter().all(u8::is_ascii_hexdigit) || word.starts_with(b"0x") {
+        return same.push(0);
+    }
+    let mut was_digit = false;
+    for &byte in word {
+        let is_digit = byte.is_ascii_digit();
+        if !is_digit {
+            same.push(byte);
+        } else if !was_digit {
+            same.push(0);
+        }
+        was_digit = is_digit;
+    }
+}
+
+/// The length of a UUID that the text begins with.
+fn uuid_length(bytes: &[u8]) -> Option<usize> {
+    let candidate = bytes.get(..36)?;
+    let fits = candidate.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    (fits && !bytes.get(36).is_some_and(u8::is_ascii_alphanumeric)).then_some(36)
+}
+
+/// How many bytes of a line are its time: digits and what stands between them, perhaps after a bracket, a quote or the name of a month.
+fn stamp_length(bytes: &[u8]) -> usize {
+    const MONTHS: [&[u8; 3]; 12] = [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let start = bytes.iter().take_while(|byte| matches!(byte, b'[' | b'(' | b'"' | b' ')).count();
+    let month = MONTHS.iter().any(|month| bytes[start..].starts_with(*month)) && bytes.get(start + 3) == Some(&b' ');
+    let digits = start + if month { 4 } else { 0 };
+    let in_time =
+        |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b':' | b'.' | b',' | b'/' | b'T' | b'Z' | b'+' | b' ' | b']' | b')');
+    let length = bytes[digits..].iter().take_while(|byte| in_time(byte)).count();
+    // A time has four digits at least; `3:5` is a place.
+    let many = bytes[digits..digits + length].iter().filter(|byte| byte.is_ascii_digit()).count();
+    if many >= 4 { digits + length } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, steps};
+    use super::*;
+
+    const DEDUP: &str = "{ type = 'dedup' }";
+
+    #[test]
+    fn lines_that_differ_in_times_addresses_and_numbers_are_said_once() {
+        let text = "\
+2026-01-02T10:00:00.123Z INFO request 550e8400-e29b-41d4-a716-446655440000 from 10.0.0.1:5123 took 12 ms
+2026-01-02T10:00:01.456Z INFO request 123e4567-e89b-12d3-a456-426614174000 from 10.0.0.27:99 took 8 ms
+2026-01-02T10:00:02.456Z INFO request 123e4567-e89b-12d3-a456-426614174001 from 10.0.0.2:99 took 118 ms
+2026-01-02T10:00:03Z INFO stopping
+";
+        let expect = "\
+2026-01-02T10:00:00.123Z INFO request 550e8400-e29b-41d4-a716-446655440000 from 10.0.0.1:5123 took 12 ms (x3)
+2026-01-02T10:00:03Z INFO stopping
+";
+        check(DEDUP, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn of_errors_only_the_time_is_not_looked_at() {
+        let text = "\
+10:00:01 ERROR job 17 failed
+10:00:02 ERROR job 17 failed
+10:00:03 ERROR job 18 failed
+src/a.c:3:4: warning: unused
+src/a.c:9:4: warning: unused
+";
+        let expect = "\
+10:00:01 ERROR job 17 failed (x2)
+10:00:03 ERROR job 18 failed
+src/a.c:3:4: warning: unused
+src/a.c:9:4: warning: unused
+";
+        check(DEDUP, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn lines_apart_from_each_other_are_not_compared() {
+        check(DEDUP, false, "a long line that is there twice\nanother\na long line that is there twice\n", "", Confidence::Full);
+    }
+
+    #[test]
+    fn blocks_that_follow_themselves_are_said_once() {
+        let text = "connecting to 10.0.0.1\nno answer yet\n".repeat(5) + "connected\n";
+        check(DEDUP, false, &text, "connecting to 10.0.0.1\nno answer yet\n... (these 2 lines, x5) ...\nconnected\n", Confidence::Full);
+    }
+
+    #[test]
+    fn the_operator_may_say_what_else_is_the_same() {
+        let toml = "{ type = 'dedup', normalize = [{ pattern = 'user=\\w+', replacement = 'user=' }] }";
+        let text = "login of user=anna from here\nlogin of user=bert from here\nlogin of user=cleo from here\n";
+        check(toml, false, text, "login of user=anna from here (x3)\n", Confidence::Full);
+        assert!(steps("{ type = 'dedup', normalize = [{ pattern = 'a', replacement = '$1' }] }").is_err());
     }
 }

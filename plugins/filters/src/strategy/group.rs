@@ -1,21 +1,118 @@
+use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
-use super::{Outcome, Part, Run};
+use super::{Outcome, Run};
 
+mod findings;
+
+use findings::{Finding, Form, Item};
+
+/// Parameters of `group_by_rule`: none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupByRule {}
 
 impl GroupByRule {
+    #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Stub))
+        Ok(Box::new(Grouped))
     }
 }
 
-struct Stub;
+/// So few findings are shown with all that is said of them.
+const FEW: usize = 3;
 
-impl Run for Stub {
-    fn run(&self, _part: &Part<'_>) -> Outcome {
-        Outcome::Unchanged
+struct Grouped;
+
+impl Run for Grouped {
+    fn run(&self, part: &super::Part<'_>) -> Outcome {
+        let mut items = findings::parse(part.lines, &part.levels);
+        let many = items.iter().filter(|item| matches!(item, Item::Finding(_))).count();
+        if many == 0 {
+            return Outcome::Unknown;
+        }
+        findings::attach_rules(&mut items);
+        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW };
+        out.write(&items);
+        Outcome::Text(out.out, Confidence::Full)
     }
 }
+
+struct Writer<'a> {
+    lines: &'a [&'a str],
+    out: String,
+    is_few: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes each group where its first finding was.
+    fn write(&mut self, items: &[Item<'a>]) {
+        let groups = findings::groups(items);
+        for (at, item) in items.iter().enumerate() {
+            match item {
+                Item::Lines(range) => self.verbatim(range.clone()),
+                Item::Finding(finding) => {
+                    if let Some(members) = groups.get(&at) {
+                        let group: Vec<&Finding<'a>> = members.iter().filter_map(|at| items[*at].finding()).collect();
+                        self.group(finding, &group);
+                    }
+                }
+            }
+        }
+    }
+
+    fn verbatim(&mut self, range: std::ops::Range<usize>) {
+        for at in range {
+            let line = self.lines[at];
+            // Blank lines part findings, and there is less to part now.
+            let is_doubled = crate::text::is_blank(line) && (self.out.is_empty() || self.out.ends_with("\n\n"));
+            if !is_doubled {
+                crate::text::push_line(&mut self.out, line);
+            }
+        }
+    }
+
+    fn group(&mut self, first: &Finding<'a>, group: &[&Finding<'a>]) {
+        if group.len() == 1 && (self.is_few || first.is_error || first.form != Form::Block) {
+            return self.verbatim(first.lines.clone());
+        }
+        let out = &mut self.out;
+        if first.form == Form::Row {
+            // `  3:5, 8:2  error  message  rule`, below the name of the file.
+            let places: Vec<&str> = group.iter().map(|finding| finding.place).collect();
+            out.push_str("  ");
+            out.push_str(&places.join(", "));
+            out.push_str("  ");
+            return crate::text::push_line(out, first.message);
+        }
+        out.push_str(first.message);
+        if let Some(rule) = first.rule.as_deref().filter(|rule| !first.message.contains(*rule)) {
+            out.push_str(&format!(" [{rule}]"));
+        }
+        if let [only] = group {
+            out.push_str(" --> ");
+            crate::text::push_line(out, only.place);
+        } else {
+            out.push_str(&format!(" ({} places)\n", group.len()));
+            let mut column = 0;
+            for finding in group {
+                if column == 0 || column + finding.place.len() > 110 {
+                    out.push_str(if column == 0 { "  --> " } else { ",\n      " });
+                    column = 6;
+                } else {
+                    out.push_str(", ");
+                }
+                out.push_str(finding.place);
+                column += finding.place.len() + 2;
+            }
+            out.push('\n');
+        }
+        if let Some(help) = first.help {
+            out.push_str("  ");
+            crate::text::push_line(out, help);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -174,7 +174,8 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
             current = Cow::Owned(next);
         }
     }
-    if unknown && failed {
+    // Where one step knew the form, it has chosen.
+    if unknown && failed && worst.is_none() {
         let lines = text::lines(&current);
         if lines.len() > SHORT {
             let keep = Part::new(&lines, failed).ends(20, 40);

@@ -1,21 +1,341 @@
+use std::sync::LazyLock;
+
+use berth_sdk::filter::Confidence;
+use regex::{Regex, RegexSet};
 use serde::Deserialize;
 
 use super::{Outcome, Part, Run};
+use crate::guard::{Level, is_passing};
+use crate::text::{indent, is_blank, leading_number};
 
+/// How many lines that pass tell that it is a test run, where no summary does.
+const TELLING: usize = 3;
+
+/// Parameters of `test_summary`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TestSummary {}
+pub struct TestSummary {
+    #[serde(default = "ten")]
+    max_failures: usize,
+    #[serde(default = "fifty")]
+    truncate_stack_trace: usize,
+}
+
+fn ten() -> usize {
+    10
+}
+
+fn fifty() -> usize {
+    50
+}
 
 impl TestSummary {
+    #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Stub))
+        Ok(Box::new(Summary { max_failures: self.max_failures, max_lines: self.truncate_stack_trace }))
     }
 }
 
-struct Stub;
+struct Summary {
+    max_failures: usize,
+    max_lines: usize,
+}
 
-impl Run for Stub {
-    fn run(&self, _part: &Part<'_>) -> Outcome {
-        Outcome::Unchanged
+/// What a line is in the output of a test runner.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Says that a test passed, or that one begins.
+    Passing,
+    /// Says how the run ended.
+    Summary,
+    /// Anything else.
+    Other,
+}
+
+impl Run for Summary {
+    fn run(&self, part: &Part<'_>) -> Outcome {
+        let kinds: Vec<Kind> = part.lines.iter().map(|line| kind(line)).collect();
+        let passing = kinds.iter().filter(|kind| **kind == Kind::Passing).count();
+        let has_summary = kinds.contains(&Kind::Summary);
+        if !has_summary && passing < TELLING {
+            return Outcome::Unknown;
+        }
+        let mut keep: Vec<bool> = kinds.iter().map(|kind| *kind != Kind::Passing).collect();
+        if part.failed {
+            self.limit_failures(part, &kinds, &mut keep);
+        } else if has_summary {
+            keep = kinds.iter().map(|kind| *kind == Kind::Summary).collect();
+        }
+        drop_empty_runs(part, &kinds, &mut keep);
+        let mut keep: Vec<bool> = keep.iter().enumerate().map(|(at, keep)| *keep || part.is_notable(at)).collect();
+        keep_names(part, &mut keep);
+        if keep.iter().all(|keep| *keep) { Outcome::Unchanged } else { Outcome::Lines(keep, Confidence::Full) }
+    }
+}
+
+impl Summary {
+    /// Leaves each failure so many lines, and of those after the first ones what the guard keeps.
+    fn limit_failures(&self, part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
+        let (mut failures, mut lines) = (0, 0);
+        for (at, line) in part.lines.iter().enumerate() {
+            if is_failure_header(line) {
+                failures += 1;
+                lines = 0;
+                continue;
+            }
+            if kinds[at] != Kind::Other || is_blank(line) {
+                continue;
+            }
+            lines += 1;
+            if failures > 0 && (lines > self.max_lines || failures > self.max_failures) {
+                keep[at] = false;
+            }
+        }
+    }
+}
+
+/// Cargo runs a binary without tests for each crate that has none.
+fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
+    let is_empty = |line: &str| line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured;");
+    let has_other = kinds.iter().zip(part.lines).any(|(kind, line)| *kind == Kind::Summary && !is_empty(line));
+    if has_other {
+        part.lines.iter().zip(keep).filter(|(line, _)| is_empty(line)).for_each(|(_, keep)| *keep = false);
+    }
+}
+
+/// Keeps the name of the binary or file in which a test failed: cargo says it before the tests.
+fn keep_names(part: &Part<'_>, keep: &mut [bool]) {
+    let mut name = None;
+    for (at, line) in part.lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("Running ") || trimmed.starts_with("Doc-tests ") {
+            name = Some(at);
+        } else if part.levels[at] == Level::Error && part.failed && line.starts_with("test result: FAILED") {
+            name.into_iter().for_each(|name| keep[name] = true);
+        }
+    }
+}
+
+fn kind(line: &str) -> Kind {
+    let trimmed = line.trim();
+    if trimmed.is_empty() {
+        return Kind::Other;
+    }
+    if SUMMARIES.is_match(line) {
+        return Kind::Summary;
+    }
+    if is_passing(line) || is_progress(trimmed) || PASSING.is_match(line) { Kind::Passing } else { Kind::Other }
+}
+
+/// `....s..x  [ 45%]`, with or without the file before it. A row with a failure in it is none: where it is says something.
+fn is_progress(trimmed: &str) -> bool {
+    let row = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ' | '(' | ')' | '/') || last.is_ascii_digit());
+    let marks = row.rsplit(' ').next().unwrap_or_default();
+    let is_row = !marks.is_empty()
+        && marks.bytes().all(|byte| matches!(byte, b'.' | b's' | b'x' | b'X' | b'S' | b'*' | b',' | b'-' | b'\xc2' | b'\xb7'));
+    if !is_row || !marks.contains(['.', '·', 's', ',']) || marks == "..." {
+        return false;
+    }
+    marks.len() == row.len() || row.split(' ').count() == 2 && (row.contains(".py") || row.contains("::"))
+}
+
+static PASSING: LazyLock<RegexSet> = LazyLock::new(|| {
+    set(&[
+        // cargo and nextest.
+        r"^running \d+ tests?$",
+        r"^ +(Running|Doc-tests|Compiling|Finished|Starting|Nextest run) ",
+        r"^ +(PASS|SKIP|LEAK) \[",
+        // go.
+        r"^\?\s+\S+\s+\[no test files\]$",
+        r"^PASS$",
+        r"^(=== (RUN|PAUSE|CONT|NAME)\s|\s*--- (PASS|SKIP): )",
+        r"^ok\s+\S+\s+(\(cached\)|[\d.]+s)\s*(\[no tests to run\])$",
+        // JavaScript.
+        r"^\s*(✓|✔|√|○|↓) ",
+        r"^\s*PASS\s+\S",
+        r"^\s*\[\d+/\d+\] ",
+        r"^\s*ok \d+ ",
+        r"^# Subtest: ",
+        r"^\s+(duration_ms|type|\.\.\.|---)",
+        // Python.
+        r"^\S+ (PASSED|SKIPPED|XFAIL|XPASS)\b.*\[ *\d+%\]$",
+        r"^(platform|rootdir|configfile|plugins|cachedir|testpaths|asyncio|collecting|collected \d+ items?$)\b",
+        r"^=+ test session starts =+$",
+        r"^\S+( \(\S+\))?.* \.\.\. (ok|skipped .*|expected failure)$",
+        // The others.
+        r"^\s*Passed \S.*\[[\d< ]+.*s\]$",
+        r"^Test (Case|Suite) .* (passed|started)",
+        r"^◇ |^✔ Test |^\u{100135} Test|^\u{10105B} ",
+        r"^\[INFO\] (Running |Tests run: \d+, Failures: 0, Errors: 0, Skipped: \d+, Time elapsed)",
+        r"^Tests run: \d+, Failures: 0, Errors: 0, Skipped: \d+, Time elapsed",
+        r"^Running \S+(Test|Tests|IT|Spec)$",
+        r"^\S+ > .* PASSED$",
+        r"^\s+\d+/\d+ Test +#\d+: .* Passed ",
+        r"^\s*Start +\d+: ",
+        r"^[.sSRIWND*,]{2,} +\d+ / \d+ \( *\d+%\)$",
+        r"^> Task :\S+( (UP-TO-DATE|NO-SOURCE|FROM-CACHE|SKIPPED))?$",
+    ])
+});
+
+static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
+    set(&[
+        // cargo and nextest.
+        r"^test result: ",
+        r"^\s+Summary \[",
+        // pytest and unittest.
+        r"^=+ .*\b\d+ (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)\b.* =+$",
+        r"^=+ .*no tests ran.* =+$",
+        r"^\d+ (passed|failed|skipped|errors?)\b.* in [\d.]+s",
+        r"^Ran \d+ tests? in ",
+        r"^(OK|FAILED)( \(.*\))?$",
+        // go.
+        r"^ok\s+\S+\s+(\(cached\)|[\d.]+s)(\s+coverage: .*)?$",
+        r"^FAIL(\s+\S+\s+[\d.]+s)?$",
+        r"^coverage: ",
+        // JavaScript.
+        r"^\s*(Tests|Test Suites|Snapshots|Test Files|Type Errors|Time|Duration|Start at)(:| ) ",
+        r"^\s*(Tests|Test Suites|Snapshots|Time):",
+        r"^\s+\d+ (passing|failing|pending|passed|failed|flaky|skipped|did not run)\b",
+        r"^(#|ℹ) (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ",
+        r"^\s*\d+ (pass|fail|skip|todo)$",
+        r"^Ran \d+ tests? across ",
+        r"^ok \| \d+ passed",
+        // The others.
+        r"^\d+ (examples?|tests?|doctests?|scenarios?|assertions?), ",
+        r"^\d+ doctests?, \d+ tests?",
+        r"^Finished in ",
+        r"^OK \(\d+ tests?",
+        r"^OK, but ",
+        r"^Tests: \d+, Assertions: ",
+        r"^\s*Executed \d+ tests?, with ",
+        r"^[✔✘] Test run with ",
+        r"^\S* ?Test run with \d+ tests? ",
+        r"^(Passed|Failed)!  - ",
+        r"^Test Run (Successful|Failed)\.",
+        r"^(Total tests|\s+Passed|\s+Failed|\s+Skipped|\s*Total time): ",
+        r"^Test summary: ",
+        r"^(\[\w+\] )?Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+$",
+        r"^\[INFO\] (BUILD SUCCESS|Total time: )",
+        r"^BUILD (SUCCESSFUL|FAILED) in ",
+        r"^\d+ tests completed",
+        r"^\d+ actionable tasks?: ",
+        r"^\d+% tests passed, ",
+        r"^Total Test time",
+    ])
+});
+
+/// Compiles what is written above, without Unicode's classes: those are ten times as long to compile.
+fn set(expressions: &[&str]) -> RegexSet {
+    regex::RegexSetBuilder::new(expressions)
+        .unicode(true)
+        .build()
+        .unwrap_or_else(|error| unreachable!("the unit tests compile them: {error}"))
+}
+
+static HEADERS: LazyLock<Regex> = LazyLock::new(|| {
+    let headers = [
+        r"^---- .* stdout ----$",
+        r"^_{3,} .* _{3,}$",
+        r"^\s*--- FAIL: ",
+        r"^  ● .* › |^  ● ",
+        r"^\s*\d+\) ",
+        r"^(FAIL|ERROR): ",
+        r"^ FAIL  ",
+        r"^\s+FAIL \[",
+        r"^={3,}\n",
+        r"^There (was|were) \d+ (failure|error)",
+        r"^\s+Failed \S.*\[",
+    ];
+    Regex::new(&headers.join("|")).unwrap_or_else(|error| unreachable!("the unit tests compile it: {error}"))
+});
+
+/// Whether what follows is about one failure.
+fn is_failure_header(line: &str) -> bool {
+    HEADERS.is_match(line) && !(indent(line) == 0 && leading_number(line).is_some() && !line.contains(") "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::check;
+    use super::*;
+
+    const SUMMARY: &str = "{ type = 'test_summary' }";
+
+    #[test]
+    fn of_a_run_that_passed_the_summary_stays() {
+        let text = "\
+running 3 tests
+test a::error_handling ... ok
+test a::fails_when_asked ... ok
+test b::panics - should panic ... ok
+
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+running 0 tests
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let expect = "\
+... (4 lines left out) ...
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+... (2 lines left out) ...
+";
+        check(SUMMARY, false, text, expect, Confidence::Full);
+    }
+
+    #[test]
+    fn of_a_run_that_failed_only_what_passed_goes() {
+        let text = "\
+running 4 tests
+test a::one ... ok
+test a::two ... FAILED
+test a::three ... ok
+test a::four ... ok
+
+failures:
+
+---- a::two stdout ----
+what the test printed
+thread 'a::two' panicked at src/a.rs:3:5:
+assertion `left == right` failed
+  left: 1
+ right: 2
+
+failures:
+    a::two
+
+test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let expect = text
+            .replace("running 4 tests\ntest a::one ... ok\n", "... (2 lines left out) ...\n")
+            .replace("test a::three ... ok\ntest a::four ... ok\n\n", "... (2 lines left out) ...\n");
+        check(SUMMARY, true, text, &expect, Confidence::Full);
+    }
+
+    #[test]
+    fn what_is_no_test_run_is_not_known() {
+        check(SUMMARY, false, "a\nb\nc\n", "", Confidence::Full);
+        let text = format!("{}error: it broke\n{}", "noise\n".repeat(60), "more noise\n".repeat(60));
+        let expect = format!(
+            "{}... (40 lines left out) ...\nerror: it broke\nmore noise\n... (19 lines left out) ...\n{}",
+            "noise\n".repeat(20),
+            "more noise\n".repeat(40)
+        );
+        check(SUMMARY, true, &text, &expect, Confidence::Fallback);
+    }
+
+    #[test]
+    fn rows_of_dots_are_progress_unless_something_failed() {
+        for row in ["....", "..s.x..  [ 45%]", "tests/test_a.py ......  [ 12%]", "tests/test_a.py .", "·····"] {
+            assert!(is_progress(row), "{row}");
+        }
+        for row in ["...", "..F..", "tests/test_a.py ..F. [ 12%]", "Loading ...", "done", "E..", "a ... b", "see x."] {
+            assert!(!is_progress(row), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_expressions_compile() {
+        assert!(PASSING.len() > 20 && SUMMARIES.len() > 20 && !HEADERS.as_str().is_empty());
     }
 }

@@ -1,0 +1,80 @@
+use berth_sdk::filter::Confidence;
+
+use super::super::testing::check;
+
+const GROUP: &str = "{ type = 'group_by_rule' }";
+
+#[test]
+fn each_warning_of_rustc_keeps_its_message_and_all_its_places() {
+    let block = |name: &str, place: &str, note: &str| {
+        format!(
+            "warning: unused variable: `{name}`\n --> {place}\n  |\n3 |     let {name} = 1;\n  |         ^ help: prefix it with an underscore\n{note}\n"
+        )
+    };
+    let text = [
+        block("a", "src/a.rs:3:9", "  |\n  = note: `#[warn(unused_variables)]` on by default\n"),
+        block("a", "src/b.rs:3:9", ""),
+        block("b", "src/b.rs:9:9", ""),
+        block("a", "src/c.rs:1:9", ""),
+        "warning: `x` (lib) generated 4 warnings\n".to_owned(),
+    ]
+    .concat();
+    let expect = "\
+warning: unused variable: `a` [unused_variables] (3 places)
+  --> src/a.rs:3:9, src/b.rs:3:9, src/c.rs:1:9
+  help: prefix it with an underscore
+warning: unused variable: `b` [unused_variables] --> src/b.rs:9:9
+  help: prefix it with an underscore
+warning: `x` (lib) generated 4 warnings
+";
+    check(GROUP, false, &text, expect, Confidence::Full);
+}
+
+#[test]
+fn an_error_of_the_compiler_stays_whole() {
+    let error = "error[E0308]: mismatched types\n --> src/a.rs:3:9\n  |\n3 |     f(1);\n  |       ^ expected `&str`\n\n";
+    let warning = "warning: unused\n --> src/a.rs:1:1\n  |\n1 | use a;\n  |     ^\n\n";
+    let text = format!("{warning}{error}{warning}{warning}{error}{warning}");
+    let expect = format!("warning: unused (4 places)\n  --> src/a.rs:1:1, src/a.rs:1:1, src/a.rs:1:1, src/a.rs:1:1\n{error}{error}");
+    check(GROUP, true, &text, &expect, Confidence::Full);
+}
+
+#[test]
+fn findings_of_one_line_are_grouped_where_they_say_the_same() {
+    let text = "\
+src/a.ts(3,4): error TS2304: Cannot find name 'x'.
+src/a.ts(9,4): error TS2304: Cannot find name 'x'.
+src/a.ts(10,4): error TS2304: Cannot find name 'y'.
+src/b.ts(1,4): error TS2304: Cannot find name 'x'.
+Found 4 errors.
+";
+    let expect = "\
+error TS2304: Cannot find name 'x'. (3 places)
+  --> src/a.ts(3,4), src/a.ts(9,4), src/b.ts(1,4)
+src/a.ts(10,4): error TS2304: Cannot find name 'y'.
+Found 4 errors.
+";
+    check(GROUP, true, text, expect, Confidence::Full);
+}
+
+#[test]
+fn rows_below_a_file_are_grouped_in_it() {
+    let text = "\
+/home/u/a.js
+  3:5   error    'x' is not defined  no-undef
+  8:15  error    'x' is not defined  no-undef
+  9:1   warning  Unexpected console  no-console
+
+/home/u/b.js
+  3:5   error    'x' is not defined  no-undef
+";
+    let expect = "\
+/home/u/a.js
+  3:5, 8:15  error    'x' is not defined  no-undef
+  9:1   warning  Unexpected console  no-console
+
+/home/u/b.js
+  3:5   error    'x' is not defined  no-undef
+";
+    check(GROUP, true, text, expect, Confidence::Full);
+}

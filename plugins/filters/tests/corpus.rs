@@ -1,0 +1,192 @@
+//! Recorded outputs of real commands, each with what a model needs of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use berth_sdk::filter::Filters as _;
+use filters::Engine;
+use serde::Deserialize;
+use tiktoken_rs::CoreBPE;
+
+mod support;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    command: String,
+    exit: i32,
+    kind: String,
+    keep: Vec<String>,
+    subject: Option<String>,
+    #[serde(rename = "origin")]
+    _origin: String,
+    #[serde(skip)]
+    name: String,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Case {
+    fn subject(&self) -> String {
+        self.subject.clone().unwrap_or_else(|| support::subject(&self.command))
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for family in fs::read_dir(support::corpus()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for file in fs::read_dir(&family).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let mut case: Case = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            case.name = format!("{}/{}", family.file_name().unwrap().display(), file.file_stem().unwrap().display());
+            let output = fs::read(file.with_extension("out")).unwrap();
+            case.text = support::clean(&String::from_utf8_lossy(&output));
+            cases.push(case);
+        }
+    }
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(cases.len() >= 130, "{} cases", cases.len());
+    cases
+}
+
+/// The output after all rules that fit, and their names.
+fn filtered(engine: &mut Engine, matchers: &support::Matchers, case: &Case) -> (String, Vec<String>) {
+    let subject = case.subject();
+    let rules: Vec<String> = matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
+    let text = rules.iter().fold(case.text.clone(), |text, rule| support::apply(engine, rule, &subject, case.exit, &text));
+    (text, rules)
+}
+
+/// Whether a model still reads `kept` out of `text`: as it was, or with the place apart from what is said of it.
+fn survives(kept: &str, text: &str) -> bool {
+    if text.contains(kept) {
+        return true;
+    }
+    let split = |at: usize, length: usize| text.contains(kept[..at].trim()) && text.contains(kept[at + length..].trim());
+    // `place: message`, or `place  severity  message` below a file's name.
+    [": ", " - ", "  "].iter().any(|sign| kept.match_indices(sign).any(|(at, _)| split(at, sign.len())))
+        || kept.split_once(' ').is_some_and(|(place, message)| place.contains(':') && text.contains(place) && text.contains(message.trim()))
+}
+
+#[test]
+fn what_a_model_needs_is_kept_and_the_rest_goes() {
+    let tokens: CoreBPE = tiktoken_rs::o200k_base().unwrap();
+    let count = |text: &str| tokens.encode_ordinary(text).len();
+    let mut engine = Engine::new(None).unwrap();
+    let matchers = support::Matchers::new(&engine);
+    let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut lost = Vec::new();
+    for case in cases() {
+        let (text, rules) = filtered(&mut engine, &matchers, &case);
+        assert!(text.len() <= case.text.len(), "{}: it grew", case.name);
+        for kept in case.keep.iter().filter(|kept| case.text.contains(kept.as_str()) && !survives(kept, &text)) {
+            lost.push(format!("{} ({}): {kept:?}", case.name, rules.join(", ")));
+        }
+        let (before, after) = (count(&case.text), count(&text));
+        println!("{:44} {:11} {:24} {before:6} {after:6} {:4}%", case.name, case.kind, rules.join(","), percent(before, after));
+        let sum = kinds.entry(case.kind).or_default();
+        *sum = (sum.0 + before, sum.1 + after);
+    }
+    for (kind, (before, after)) in &kinds {
+        println!("{kind:12} {before:8} {after:8} {:3}%", percent(*before, *after));
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+    for (kind, least) in [("tests-pass", 85), ("build-pass", 70), ("listing", 50), ("log", 50)] {
+        let (before, after) = kinds[kind];
+        assert!(percent(before, after) >= least, "{kind}: {}%", percent(before, after));
+    }
+}
+
+fn percent(before: usize, after: usize) -> usize {
+    100 - (after * 100).checked_div(before).unwrap_or(100).min(100)
+}
+
+/// Lines that tell a failure, as many programs write them.
+const PLANTED: [&str; 18] = [
+    "error[E0277]: the trait bound `Planted: Clone` is not satisfied",
+    "error: linking with `cc` failed: exit status: 1 (planted)",
+    "src/planted.c:31:7: error: 'planted' undeclared (first use in this function)",
+    "src/planted.c:99: undefined reference to `planted_symbol'",
+    "ValueError: planted is not a number",
+    "planted.py:17: AssertionError",
+    "./planted.go:12:5: undefined: plantedName",
+    "panic: runtime error: index out of range [7] with length 3 (planted)",
+    "--- FAIL: TestPlanted (0.00s)",
+    "Exception in thread \"main\" java.lang.IllegalStateException: planted",
+    "[ERROR] Failed to execute goal org.planted:plugin:1.0",
+    "src/planted.ts(12,34): error TS2304: Cannot find name 'planted'.",
+    "2026-01-02 10:11:12 ERROR [planted] the queue is gone",
+    "fatal: planted is not a git repository",
+    "thread 'main' panicked at src/planted.rs:4:5:",
+    "npm error code EPLANTED",
+    "make: *** [Makefile:7: planted] Error 2",
+    "bash: planted: command not found",
+];
+
+#[test]
+fn an_error_survives_wherever_it_is() {
+    let mut engine = Engine::new(None).unwrap();
+    let matchers = support::Matchers::new(&engine);
+    let mut lost = Vec::new();
+    for case in cases() {
+        let subject = case.subject();
+        let rules: Vec<String> = matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
+        let lines: Vec<&str> = case.text.lines().collect();
+        for (number, planted) in PLANTED.iter().enumerate() {
+            // Not every line at every place: they take turns.
+            for at in [0, lines.len() / 3, lines.len() * 2 / 3, lines.len()].into_iter().skip(number % 2).step_by(2) {
+                for exit in [0, 1] {
+                    let text = [&lines[..at], &[*planted], &lines[at..]].concat().join("\n");
+                    let text = rules.iter().fold(text, |text, rule| support::apply(&mut engine, rule, &subject, exit, &text));
+                    if !text.contains(planted) {
+                        lost.push(format!("{} ({}), line {at}, exit {exit}: {planted}", case.name, rules.join(", ")));
+                    }
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+}
+
+/// A small generator of numbers that look random: the same ones each time.
+struct Xorshift(u64);
+
+impl Xorshift {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end.max(1) as u64).unwrap()
+    }
+}
+
+#[test]
+fn no_output_makes_a_rule_fail_or_grow() {
+    let mut engine = Engine::new(None).unwrap();
+    let rules: Vec<String> = engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
+    let texts: Vec<String> = cases().into_iter().map(|case| case.text).collect();
+    let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
+    for round in 0..1200 {
+        let rule = &rules[round % rules.len()];
+        let mut bytes = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            match random.below(8) {
+                0 => (0..random.below(2000)).for_each(|_| bytes.push(u8::try_from(random.below(256)).unwrap())),
+                1 => bytes.extend(std::iter::repeat_n(b" x:|(1"[random.below(6)], random.below(60_000))),
+                2 => (0..random.below(300)).for_each(|_| bytes.extend(["\n", "\t", ": ", "1:", "--", "@@"][random.below(6)].as_bytes())),
+                _ => {
+                    let text = texts[random.below(texts.len())].as_bytes();
+                    let (from, to) = (random.below(text.len()), random.below(text.len()));
+                    bytes.extend(&text[from.min(to)..from.max(to)]);
+                }
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let exit = i32::try_from(random.below(2)).unwrap();
+        let shorter = support::apply(&mut engine, rule, "x", exit, &text);
+        assert!(shorter.len() <= text.len(), "{rule}: it grew");
+    }
+}
