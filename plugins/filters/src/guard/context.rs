@@ -7,6 +7,8 @@ use crate::text::{indent, is_blank};
 const MOST: usize = 40;
 /// The most of them that are frames of a stack.
 const MOST_FRAMES: usize = 24;
+/// Of a longer stack, so many stay of its end.
+const LAST_FRAMES: usize = 4;
 
 /// Raises the levels of lines that belong to a line with a level.
 pub(super) fn add(lines: &[&str], levels: &mut [Level], failed: bool) {
@@ -17,12 +19,7 @@ pub(super) fn add(lines: &[&str], levels: &mut [Level], failed: bool) {
                 before(lines, levels, at);
                 after(lines, levels, at, failed);
             }
-            Level::Warning => {
-                if let Some(next) = lines.get(at + 1).filter(|next| next.trim_start().starts_with("--> ")) {
-                    let _ = next;
-                    raise(levels, at + 1, Level::WarningContext);
-                }
-            }
+            Level::Warning => place_of_warning(lines, levels, at),
             Level::Nothing | Level::WarningContext | Level::ErrorContext => {}
         }
         at += 1;
@@ -31,6 +28,20 @@ pub(super) fn add(lines: &[&str], levels: &mut [Level], failed: bool) {
 
 fn raise(levels: &mut [Level], at: usize, level: Level) {
     levels[at] = levels[at].max(level);
+}
+
+/// Keeps the line below a warning that says where it is: ` --> src/a.rs:3:4`, `└─ lib/a.ex:3:9`.
+fn place_of_warning(lines: &[&str], levels: &mut [Level], warning: usize) {
+    for at in warning + 1..lines.len().min(warning + 7) {
+        let trimmed = lines[at].trim_start();
+        if !(is_annotation(lines[at]) || indent(lines[at]) > indent(lines[warning])) {
+            break;
+        }
+        if ["--> ", "└─ ", "╰─", "╭─", "at "].iter().any(|start| trimmed.starts_with(start)) {
+            raise(levels, at, Level::WarningContext);
+            break;
+        }
+    }
 }
 
 /// Compilers say before an error in which function or by which include it came.
@@ -49,13 +60,13 @@ fn before(lines: &[&str], levels: &mut [Level], error: usize) {
 }
 
 fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
-    let line = lines[error];
+    let line = body(lines[error]);
     let depth = indent(line);
     let traceback = line.contains("Traceback (most");
     let panic = line.contains("panicked at") || line.starts_with("panic:");
     let (mut frames, mut blanks) = (0, 0);
     for at in error + 1..lines.len().min(error + 1 + MOST) {
-        let next = lines[at];
+        let next = body(lines[at]);
         if is_blank(next) {
             blanks += 1;
             // Go sets a blank line between a panic and its stack; otherwise one ends what belongs together.
@@ -71,6 +82,9 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
         if is_frame(next) {
             frames += 1;
             if frames > MOST_FRAMES {
+                // Where it all began is as telling as where it ended.
+                let end = at + lines[at..].iter().take_while(|line| is_frame(body(line))).count();
+                (at.max(end.saturating_sub(LAST_FRAMES))..end).for_each(|at| raise(levels, at, Level::ErrorContext));
                 break;
             }
             raise(levels, at, Level::ErrorContext);
@@ -90,10 +104,20 @@ fn after(lines: &[&str], levels: &mut [Level], error: usize, failed: bool) {
     }
 }
 
+/// The line without the name of the service that `docker compose` sets before each: `web-1  | Traceback`.
+fn body(line: &str) -> &str {
+    let Some((name, body)) = line.split_once(" | ") else { return line };
+    let name = name.trim_end();
+    let is_name = !name.is_empty()
+        && !name.starts_with(' ')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if is_name && !name.bytes().all(|byte| byte.is_ascii_digit()) { body } else { line }
+}
+
 /// ` --> file`, `  |`, `12 | code`, `= note: …`, `note: …`, `^~~~`.
 fn is_annotation(line: &str) -> bool {
     let trimmed = line.trim_start();
-    if ["-->", "|", "= ", "...", ":::", "^", "~", "note:", "help:", "hint:", "Hint:", "Caused by", "╭", "│", "╰", "┌", "└", "❯"]
+    if ["-->", "|", "= ", "...", ":::", "^", "~", "note:", "help:", "hint:", "Hint:", "Caused by", "╭", "│", "╰", "┌", "└", "├", "❯"]
         .iter()
         .any(|start| trimmed.starts_with(start))
     {

@@ -26,6 +26,10 @@ pub fn is_passing(line: &str) -> bool {
             || result.starts_with("skipped ")
             || result.starts_with("ok (") && result.ends_with(')');
     }
+    // Maven warns of what was skipped.
+    if trimmed.contains("Failures: 0, Errors: 0,") && trimmed.contains("Time elapsed") {
+        return true;
+    }
     // pytest -v: `tests/test_a.py::test_error PASSED   [ 12%]`; gradle: `FooTest > name() PASSED`.
     let name = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ') || last.is_ascii_digit());
     ["PASSED", "SKIPPED", "XFAIL"].iter().any(|word| name.ends_with(word)) && (trimmed.contains("::") || trimmed.contains(" > "))

@@ -1,6 +1,6 @@
 //! The words that may tell a failure, and whether they do where they stand.
 
-use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Killed, Severity, Warning, Weakly};
+use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Killed, Severity, Status, Warning, Weakly};
 
 /// What a word means where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Killed,
     /// `exit code 2`, not `exit code 0`.
     Exit,
+    /// `HTTP/1.1" 503`, not `HTTP/1.1" 200`.
+    Status,
     Warning,
     /// Where there are some: `3 vulnerabilities`.
     Count,
@@ -47,6 +49,8 @@ pub(super) const WORDS: &[(&str, Kind)] = &[
     ("severe", Severity),
     ("emerg", Severity),
     ("fault", Severity),
+    ("timeout", Severity),
+    ("interrupt", Severity),
     ("warn", Warning),
     ("traceback (most", Always),
     ("caused by", CausedBy),
@@ -95,6 +99,7 @@ pub(super) const WORDS: &[(&str, Kind)] = &[
     ("conflict", Killed),
     ("assertion", Bounded),
     ("non-zero", Bounded),
+    ("http/", Status),
     ("exit", Exit),
     ("returned ", Exit),
     ("rustsec-", Bounded),
@@ -138,6 +143,7 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
         Killed if place.begins_word() && !place.is_name() && !place.word().starts_with(|first: char| first.is_lowercase()) => Hit::Strong,
         Killed if place.begins_word() && !place.is_name() => Hit::Weak,
         Exit => exit(&line[start..]),
+        Status => status(&line[end..]),
         Warning => warning(&place),
         Count if place.count() != Some(0) => Hit::Warning,
         Bounded | Weakly | Cannot | Killed | Count => Hit::Nothing,
@@ -266,7 +272,6 @@ impl<'a> Place<'a> {
 /// `error`, `failed`, `ValueError`, `FATAL` …
 fn severity(place: &Place<'_>) -> Hit {
     let word = place.word();
-    let found = &place.line[place.start..];
     if !place.begins_word() {
         return exception(place, word);
     }
@@ -335,6 +340,9 @@ fn severity(place: &Place<'_>) -> Hit {
         return Hit::Strong;
     }
     let leads = after.trim_start();
+    if before == "npm " && is(&["error"]) {
+        return Hit::Strong;
+    }
     if after.starts_with(' ') {
         // `error TS2304`, `error C2065`, `  3:5  error  message`, `failed to`, `failed with`, `error occurred`.
         let code = leads.bytes().take_while(u8::is_ascii_uppercase).count();
@@ -350,13 +358,12 @@ fn severity(place: &Place<'_>) -> Hit {
             return Hit::Strong;
         }
     }
-    let _ = found;
     Hit::Weak
 }
 
 /// `ValueError: …`, `java.lang.IllegalStateException`.
 fn exception(place: &Place<'_>, word: &str) -> Hit {
-    let named = ["Error", "Exception", "Failure", "Fault", "Panic"].iter().any(|suffix| {
+    let named = ["Error", "Exception", "Failure", "Fault", "Panic", "Timeout", "Interrupt"].iter().any(|suffix| {
         word.strip_suffix(suffix).is_some_and(|stem| stem.bytes().next_back().is_some_and(|byte| byte.is_ascii_alphanumeric()))
     });
     if !named || matches!(place.byte_before(), b'/' | b'\\' | b'$' | b'@') {
@@ -372,8 +379,23 @@ fn exception(place: &Place<'_>, word: &str) -> Hit {
     }
 }
 
+/// `1.1" 503`, `2 404`.
+fn status(after: &str) -> Hit {
+    let code = after.trim_start_matches(|first: char| first.is_ascii_digit() || first == '.').trim_start_matches(['"', ' ']);
+    let digits = code.bytes().take_while(u8::is_ascii_digit).count();
+    match code.as_bytes() {
+        [b'5', ..] if digits == 3 => Hit::Strong,
+        [b'4', ..] if digits == 3 => Hit::Weak,
+        _ => Hit::Nothing,
+    }
+}
+
 fn warning(place: &Place<'_>) -> Hit {
     let word = place.word();
+    // Python's: `DeprecationWarning: …`.
+    if word.ends_with("Warning") && word.len() > 7 && place.byte_after() == b':' {
+        return Hit::Warning;
+    }
     if !place.begins_word() || place.is_name() || !["warn", "warning", "warnings"].iter().any(|other| word.eq_ignore_ascii_case(other)) {
         return Hit::Nothing;
     }
@@ -395,16 +417,19 @@ fn warning(place: &Place<'_>) -> Hit {
 
 /// `exit code 2`, `exited with code 1`, `exit status: 101`, `returned 1 exit status`.
 fn exit(text: &str) -> Hit {
-    let mut words = text.split([' ', ':', '=', '(', ')', ',', ';', '.', '"']).filter(|word| !word.is_empty());
+    let mut words = text.split([' ', ':', '=', '(', ')', ',', ';', '.', '"', '/']).filter(|word| !word.is_empty());
     let Some(first) = words.next() else { return Hit::Nothing };
     if !["exit", "exited", "exits", "returned", "exiting"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Hit::Nothing;
     }
-    for word in words.take(4) {
+    for word in words.take(5) {
         if let Ok(code) = word.parse::<i64>() {
             return if code == 0 { Hit::Nothing } else { Hit::Strong };
         }
-        if !["with", "code", "status", "was", "returned", "abnormally", "value"].iter().any(|other| word.eq_ignore_ascii_case(other)) {
+        if !["with", "code", "status", "was", "returned", "abnormally", "value", "exited"]
+            .iter()
+            .any(|other| word.eq_ignore_ascii_case(other))
+        {
             return Hit::Nothing;
         }
     }

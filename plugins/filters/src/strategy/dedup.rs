@@ -146,13 +146,37 @@ fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
         }
         let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
         let word = &bytes[at..at + length];
-        if at < loose {
-            push_word(word, same)
+        let is_loose = at < loose || is_counter(&bytes[..at], word);
+        if is_loose && !is_status(&bytes[..at], word) {
+            push_word(word, same);
         } else {
-            same.extend_from_slice(word)
+            same.extend_from_slice(word);
         }
         at += length;
     }
+}
+
+/// Whether a number says how a request ended: `" 503`, `status=503`, `"status":503`.
+fn is_status(before: &[u8], word: &[u8]) -> bool {
+    if word.len() != 3 || !word.iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let key = before.len() - before.iter().rev().take_while(|byte| matches!(byte, b'=' | b':' | b'"' | b' ')).count();
+    before.ends_with(b"\" ") || before[..key].ends_with(b"status") || before[..key].ends_with(b"code")
+}
+
+/// Whether a number counts tries or time, which tells nothing of why something failed: `attempt 3`, `in 5s`.
+fn is_counter(before: &[u8], word: &[u8]) -> bool {
+    if !word.first().is_some_and(u8::is_ascii_digit) {
+        return false;
+    }
+    let unit = word.iter().position(|byte| !byte.is_ascii_digit()).map_or(&b""[..], |at| &word[at..]);
+    let words = &before[before.len().saturating_sub(12)..];
+    matches!(unit, b"s" | b"ms" | b"us" | b"ns" | b"secs" | b"min")
+        || unit.is_empty()
+            && [&b"attempt "[..], b"retry ", b"retries ", b"try ", b"attempt #", b"attempt=", b"retry="]
+                .iter()
+                .any(|key| words.ends_with(key))
 }
 
 /// Writes a word with one mark for each number in it, or for the whole where it is one in hexadecimal digits.

@@ -32,7 +32,7 @@ impl Run for Grouped {
             return Outcome::Unknown;
         }
         findings::attach_rules(&mut items);
-        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW };
+        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW, marked: marked(part.lines, &items) };
         out.write(&items);
         Outcome::Text(out.out, Confidence::Full)
     }
@@ -42,6 +42,13 @@ struct Writer<'a> {
     lines: &'a [&'a str],
     out: String,
     is_few: bool,
+    /// How many lines were where marks are between the findings, until they are written.
+    marked: usize,
+}
+
+/// The sum of the marks that stand alone between findings: what they parted is put together now.
+fn marked(lines: &[&str], items: &[Item<'_>]) -> usize {
+    items.iter().filter_map(|item| item.marks(lines)).sum()
 }
 
 impl<'a> Writer<'a> {
@@ -50,6 +57,7 @@ impl<'a> Writer<'a> {
         let groups = findings::groups(items);
         for (at, item) in items.iter().enumerate() {
             match item {
+                Item::Lines(_) if item.marks(self.lines).is_some() => self.mark(),
                 Item::Lines(range) => self.verbatim(range.clone()),
                 Item::Finding(finding) => {
                     if let Some(members) = groups.get(&at) {
@@ -58,6 +66,14 @@ impl<'a> Writer<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// Writes one mark for all.
+    fn mark(&mut self) {
+        if self.marked > 0 {
+            crate::text::push_mark(&mut self.out, std::mem::take(&mut self.marked));
+            self.out.push('\n');
         }
     }
 
@@ -85,6 +101,7 @@ impl<'a> Writer<'a> {
             out.push_str("  ");
             return crate::text::push_line(out, first.message);
         }
+        out.push_str(first.label);
         out.push_str(first.message);
         if let Some(rule) = first.rule.as_deref().filter(|rule| !first.message.contains(*rule)) {
             out.push_str(&format!(" [{rule}]"));
@@ -93,19 +110,10 @@ impl<'a> Writer<'a> {
             out.push_str(" --> ");
             crate::text::push_line(out, only.place);
         } else {
-            out.push_str(&format!(" ({} places)\n", group.len()));
-            let mut column = 0;
-            for finding in group {
-                if column == 0 || column + finding.place.len() > 110 {
-                    out.push_str(if column == 0 { "  --> " } else { ",\n      " });
-                    column = 6;
-                } else {
-                    out.push_str(", ");
-                }
-                out.push_str(finding.place);
-                column += finding.place.len() + 2;
-            }
-            out.push('\n');
+            // All in one line: whatever step comes next keeps it with the message.
+            out.push_str(&format!(" ({} places)\n  --> ", group.len()));
+            let places: Vec<&str> = group.iter().map(|finding| finding.place).collect();
+            crate::text::push_line(out, &places.join(", "));
         }
         if let Some(help) = first.help {
             out.push_str("  ");

@@ -10,6 +10,8 @@ use crate::text::{indent, is_blank, leading_number};
 
 /// How many lines that pass tell that it is a test run, where no summary does.
 const TELLING: usize = 3;
+/// How many lines a failure has after the first ones.
+const LATER_LINES: usize = 15;
 
 /// Parameters of `test_summary`.
 #[derive(Debug, Deserialize)]
@@ -63,6 +65,9 @@ impl Run for Summary {
         let mut keep: Vec<bool> = kinds.iter().map(|kind| *kind != Kind::Passing).collect();
         if part.failed {
             self.limit_failures(part, &kinds, &mut keep);
+            if !has_summary {
+                keep_unfinished(part, &mut keep);
+            }
         } else if has_summary {
             keep = kinds.iter().map(|kind| *kind == Kind::Summary).collect();
         }
@@ -74,7 +79,7 @@ impl Run for Summary {
 }
 
 impl Summary {
-    /// Leaves each failure so many lines, and of those after the first ones what the guard keeps.
+    /// Leaves each failure so many lines, those after the first ones fewer, and what the guard keeps.
     fn limit_failures(&self, part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
         let (mut failures, mut lines) = (0, 0);
         for (at, line) in part.lines.iter().enumerate() {
@@ -87,10 +92,20 @@ impl Summary {
                 continue;
             }
             lines += 1;
-            if failures > 0 && (lines > self.max_lines || failures > self.max_failures) {
+            let most = if failures > self.max_failures { self.max_lines.min(LATER_LINES) } else { self.max_lines };
+            if failures > 0 && lines > most {
                 keep[at] = false;
             }
         }
+    }
+}
+
+/// A run that was ended before its summary: how many tests there are and what it did last tell how far it came.
+fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
+    let many = keep.len();
+    for (at, line) in part.lines.iter().enumerate() {
+        let counts = line.starts_with("running ") || line.starts_with("collected ") || line.trim_start().starts_with("Starting ");
+        keep[at] |= counts || at + 5 >= many;
     }
 }
 
@@ -182,16 +197,23 @@ static SUMMARIES: LazyLock<RegexSet> = LazyLock::new(|| {
         // cargo and nextest.
         r"^test result: ",
         r"^\s+Summary \[",
+        r"^\s+(TRY \d+ |FLAKY |SLOW |TERMINATING |TIMEOUT |ABORT |SIG[A-Z]+ )",
         // pytest and unittest.
         r"^=+ .*\b\d+ (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)\b.* =+$",
         r"^=+ .*no tests ran.* =+$",
         r"^\d+ (passed|failed|skipped|errors?)\b.* in [\d.]+s",
         r"^Ran \d+ tests? in ",
         r"^(OK|FAILED)( \(.*\))?$",
+        r"^(SKIPPED|XFAIL|XPASS|ERROR|FAILED) ",
         // go.
         r"^ok\s+\S+\s+(\(cached\)|[\d.]+s)(\s+coverage: .*)?$",
         r"^FAIL(\s+\S+\s+[\d.]+s)?$",
         r"^coverage: ",
+        r"^Benchmark\S+\s+\d+\s",
+        // What no test reached.
+        r"^(TOTAL|All files)\s",
+        r"^\S+\.\w+\s+\d+\s+[1-9]\d*(\s+\d+)*\s+\d?\d%",
+        r"^\s*\S+\.\w+ +\|.*\| +\d[\d,.-]*\s*$",
         // JavaScript.
         r"^\s*(Tests|Test Suites|Snapshots|Test Files|Type Errors|Time|Duration|Start at)(:| ) ",
         r"^\s*(Tests|Test Suites|Snapshots|Time):",

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
-use super::{Outcome, Part, Run};
+use super::{Outcome, Part, Patterns, Run};
 use crate::text::{assemble, push_line};
 
 /// A line that is longer than this is no text that anyone wrote by hand.
@@ -20,6 +20,9 @@ pub struct Truncate {
     head: usize,
     #[serde(default = "twenty")]
     tail: usize,
+    /// What stays wherever it is.
+    #[serde(default)]
+    keep: Vec<String>,
 }
 
 fn twenty() -> usize {
@@ -28,11 +31,12 @@ fn twenty() -> usize {
 
 impl Truncate {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        let Self { max_lines, head, tail } = *self;
+        let Self { max_lines, head, tail, .. } = *self;
         if max_lines == 0 || head.saturating_add(tail) > max_lines {
             return Err(format!("`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"));
         }
-        Ok(Box::new(Middle { max_lines, head, tail }))
+        let keep = if self.keep.is_empty() { None } else { Some(Patterns::new("keep", &self.keep)?) };
+        Ok(Box::new(Middle { max_lines, head, tail, keep }))
     }
 }
 
@@ -40,6 +44,7 @@ struct Middle {
     max_lines: usize,
     head: usize,
     tail: usize,
+    keep: Option<Patterns>,
 }
 
 impl Run for Middle {
@@ -55,7 +60,10 @@ impl Run for Middle {
         if many <= self.max_lines && !is_shortened {
             return Outcome::Unchanged;
         }
-        let keep = if many <= self.max_lines { vec![true; many] } else { part.ends(self.head, self.tail) };
+        let mut keep = if many <= self.max_lines { vec![true; many] } else { part.ends(self.head, self.tail) };
+        if let Some(patterns) = &self.keep {
+            keep.iter_mut().zip(part.lines).filter(|(keep, _)| !**keep).for_each(|(keep, line)| *keep = patterns.fit(line));
+        }
         if !is_shortened {
             return Outcome::Lines(keep, Confidence::Partial);
         }

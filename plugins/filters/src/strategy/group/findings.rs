@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::guard::Level;
-use crate::text::{indent, is_blank};
+use crate::text::{indent, is_blank, marked};
 
 /// A piece of the output.
 pub(super) enum Item<'a> {
@@ -15,6 +15,16 @@ pub(super) enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
+    /// How many lines were here, where there are marks and nothing else.
+    pub(super) fn marks(&self, lines: &[&str]) -> Option<usize> {
+        let Self::Lines(range) = self else { return None };
+        let mut sum = 0;
+        for line in lines[range.clone()].iter().filter(|line| !is_blank(line)) {
+            sum += marked(line)?;
+        }
+        (sum > 0).then_some(sum)
+    }
+
     pub(super) fn finding(&self) -> Option<&Finding<'a>> {
         match self {
             Self::Finding(finding) => Some(finding),
@@ -28,6 +38,8 @@ pub(super) struct Finding<'a> {
     pub(super) lines: Range<usize>,
     pub(super) form: Form,
     pub(super) place: &'a str,
+    /// What stands before the place.
+    pub(super) label: &'a str,
     /// What is said of it, with the word for how bad it is and the code of the rule.
     pub(super) message: &'a str,
     pub(super) rule: Option<Cow<'a, str>>,
@@ -105,7 +117,7 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
     if lines.get(end).is_some_and(|line| is_blank(line)) {
         end += 1;
     }
-    Some(Finding { lines: at..end, form: Form::Block, place: place.trim_end(), message, rule, help, is_error, section: 0 })
+    Some(Finding { lines: at..end, form: Form::Block, place: place.trim_end(), label: "", message, rule, help, is_error, section: 0 })
 }
 
 /// Whether a line goes on with the block above it.
@@ -137,8 +149,13 @@ fn rule_in(said: &str) -> Option<Cow<'_, str>> {
 
 /// `place: message`.
 fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding<'a>> {
-    let (place, message) = place_and_message(lines[at])?;
-    let is_error = message.starts_with("error") || message.starts_with("fatal");
+    // gcc says first in which function it is.
+    let leads = usize::from(lines[at].ends_with(':') && lines[at].contains(": In ") && at + 1 < lines.len());
+    let start = at;
+    let at = at + leads;
+    let (label, text) = label(lines[at]);
+    let (place, message) = place_and_message(text)?;
+    let is_error = label == "[ERROR] " || message.starts_with("error") || message.starts_with("fatal");
     let mut end = at + 1;
     while end < lines.len() && levels[end] < Level::Error && is_drawing(lines[end]) {
         end += 1;
@@ -147,7 +164,17 @@ fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding
     if is_error && end > at + 1 {
         return None;
     }
-    Some(Finding { lines: at..end, form: Form::Line, place, message, rule: None, help: None, is_error, section: 0 })
+    // What it says of an error stays above it, and a group is not to begin with it.
+    if leads > 0 && is_error {
+        return None;
+    }
+    Some(Finding { lines: start..end, form: Form::Line, place, label, message, rule: None, help: None, is_error, section: 0 })
+}
+
+/// Splits off what Maven says first of how bad it is.
+fn label(line: &str) -> (&str, &str) {
+    let length = ["[WARNING] ", "[ERROR] "].iter().find(|label| line.starts_with(**label)).map_or(0, |label| label.len());
+    line.split_at(length)
 }
 
 /// `   12 | source` and `      | ^~~~`, or clang's two lines without a bar.
@@ -183,6 +210,14 @@ fn place_and_message(line: &str) -> Option<(&str, &str)> {
         }
         place += close + 2;
         line[place..].strip_prefix(": ").or_else(|| line[place..].strip_prefix(" : "))?
+    } else if let Some(inside) = rest.strip_prefix(":[") {
+        // Maven's `A.java:[4,20] message`.
+        let close = inside.find("] ")?;
+        if !inside[..close].bytes().all(|byte| byte.is_ascii_digit() || byte == b',') {
+            return None;
+        }
+        place += 2 + close + 1;
+        line[place..].strip_prefix(' ')?
     } else {
         let mut numbers = 0;
         while let Some(number) = line[place..].strip_prefix(':').map(digits).filter(|digits| *digits > 0) {
@@ -219,6 +254,7 @@ fn row<'a>(lines: &'a [&'a str], at: usize, section: usize) -> Option<Finding<'a
         lines: at..at + 1,
         form: Form::Row,
         place,
+        label: "",
         message,
         rule: None,
         help: None,
@@ -252,13 +288,14 @@ fn template(message: &str) -> String {
 
 /// The findings of each message, under the place of its first among the items.
 pub(super) fn groups(items: &[Item<'_>]) -> HashMap<usize, Vec<usize>> {
-    let mut first: HashMap<(Form, usize, &str), usize> = HashMap::new();
+    let mut first: HashMap<(Form, usize, &str, &str), usize> = HashMap::new();
     let mut groups: HashMap<usize, Vec<usize>> = HashMap::new();
     for (at, item) in items.iter().enumerate() {
         let Some(finding) = item.finding() else { continue };
         // An error that breaks no rule stands for itself.
         let stands_alone = finding.form == Form::Block && finding.is_error && finding.rule.is_none();
-        let leader = if stands_alone { at } else { *first.entry((finding.form, finding.section, finding.message)).or_insert(at) };
+        let leader =
+            if stands_alone { at } else { *first.entry((finding.form, finding.section, finding.label, finding.message)).or_insert(at) };
         groups.entry(leader).or_default().push(at);
     }
     groups
