@@ -37,7 +37,7 @@ pub fn marked(line: &str) -> Option<usize> {
 }
 
 /// What stays of `lines`: those with a true in `keep`. A gap is marked, unless there was nothing to see in it. It is no gap where the mark
-/// would be as long as what was there, so that the result is never longer than the lines were.
+/// would be about as long as what was there, so that the result is never longer than the lines were.
 pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
     let mut out = String::with_capacity(lines.iter().zip(keep).filter(|(_, keep)| **keep).map(|(line, _)| line.len() + 1).sum());
     let mut at = 0;
@@ -76,7 +76,7 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
         }
     }
     push_mark(&mut mark, left_out);
-    if bytes > mark.len() + 1 {
+    if bytes > mark.len() + mark.len() / 2 {
         push_line(out, &mark);
     } else {
         lines.iter().filter(|line| !is_blank(line)).for_each(|line| push_line(out, line));
@@ -93,6 +93,24 @@ pub fn push_line(out: &mut String, line: &str) {
 pub fn leading_number(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     text[..digits].parse().ok()
+}
+
+/// Shares `budget` out: who wants less than an equal share gets all, and the others share what that leaves.
+pub fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
+    if budget < wanted.len() {
+        // The first ones get one each: which they are is not to depend on how much they want.
+        return wanted.iter().enumerate().map(|(at, wanted)| usize::from(at < budget && *wanted > 0)).collect();
+    }
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|at| wanted[*at]);
+    let mut shares = vec![0; wanted.len()];
+    let (mut left, mut waiting) = (budget, wanted.len());
+    for at in order {
+        shares[at] = wanted[at].min(left.div_ceil(waiting));
+        left -= shares[at];
+        waiting -= 1;
+    }
+    shares
 }
 
 #[cfg(test)]
@@ -132,5 +150,13 @@ mod tests {
         check(&["a", "... (7 lines left out) ...", long, "b"], "k..k", "a\n... (8 lines left out) ...\nb\n");
         assert_eq!(marked("... (1 line left out) ..."), Some(1));
         assert_eq!(marked("... (x lines left out) ..."), None);
+    }
+
+    #[test]
+    fn shares_are_equal_where_all_want_more() {
+        assert_eq!(share(10, &[100, 2, 100]), [4, 2, 4]);
+        assert_eq!(share(0, &[3, 0]), [0, 0]);
+        assert_eq!(share(2, &[9, 1, 1]), [1, 1, 0]);
+        assert_eq!(share(5, &[]), <[usize; 0]>::default());
     }
 }

@@ -37,7 +37,7 @@ fn place_of_warning(lines: &[&str], levels: &mut [Level], warning: usize) {
         if !(is_annotation(lines[at]) || indent(lines[at]) > indent(lines[warning])) {
             break;
         }
-        if ["--> ", "└─ ", "╰─", "╭─", "at "].iter().any(|start| trimmed.starts_with(start)) {
+        if ["--> ", "└─ ", "╰─", "╭─", "at ", "lib/", "test/", "src/"].iter().any(|start| trimmed.starts_with(start)) {
             raise(levels, at, Level::WarningContext);
             break;
         }

@@ -3,6 +3,7 @@ use serde::Deserialize;
 
 use super::{Outcome, Part, Run};
 use crate::guard::Level;
+use crate::text::share;
 
 /// The most lines that a file has which nobody writes by hand, before others get their share.
 const GENERATED: usize = 40;
@@ -150,20 +151,6 @@ fn is_generated(header: &str) -> bool {
     locks.contains(&path) || [".min.js", ".min.css", ".js.map", ".css.map"].iter().any(|end| path.ends_with(end))
 }
 
-/// Shares `budget` out: who wants less than an equal share gets all, and the others share what that leaves.
-fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by_key(|at| wanted[*at]);
-    let mut shares = vec![0; wanted.len()];
-    let (mut left, mut waiting) = (budget, wanted.len());
-    for at in order {
-        shares[at] = wanted[at].min(left.div_ceil(waiting));
-        left -= shares[at];
-        waiting -= 1;
-    }
-    shares
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -200,12 +187,5 @@ mod tests {
         let text = diff(&[("a.rs", 2), ("Cargo.lock", 200)]);
         let (shorter, _) = run(&steps("{ type = 'git_diff' }").unwrap(), &text, false).unwrap();
         assert!(shorter.contains("let a = 1;") && shorter.contains("+++ b/Cargo.lock") && shorter.lines().count() < 60, "{shorter}");
-    }
-
-    #[test]
-    fn shares_are_equal_where_all_want_more() {
-        assert_eq!(share(10, &[100, 2, 100]), [4, 2, 4]);
-        assert_eq!(share(0, &[3, 0]), [0, 0]);
-        assert_eq!(share(5, &[]), <[usize; 0]>::default());
     }
 }

@@ -104,7 +104,7 @@ impl Summary {
 fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
     let many = keep.len();
     for (at, line) in part.lines.iter().enumerate() {
-        let counts = line.starts_with("running ") || line.starts_with("collected ") || line.trim_start().starts_with("Starting ");
+        let counts = line.starts_with("running ") || line.contains("collected ") || line.trim_start().starts_with("Starting ");
         keep[at] |= counts || at + 5 >= many;
     }
 }
@@ -309,10 +309,10 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn of_a_run_that_failed_only_what_passed_goes() {
         let text = "\
 running 4 tests
-test a::one ... ok
+test a::the_first_of_them_adds_up ... ok
 test a::two ... FAILED
-test a::three ... ok
-test a::four ... ok
+test a::the_third_of_them_adds_up ... ok
+test a::the_fourth_of_them_adds_up ... ok
 
 failures:
 
@@ -329,8 +329,8 @@ failures:
 test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
         let expect = text
-            .replace("running 4 tests\ntest a::one ... ok\n", "... (2 lines left out) ...\n")
-            .replace("test a::three ... ok\ntest a::four ... ok\n\n", "... (2 lines left out) ...\n");
+            .replace("running 4 tests\ntest a::the_first_of_them_adds_up ... ok\n", "... (2 lines left out) ...\n")
+            .replace("test a::the_third_of_them_adds_up ... ok\ntest a::the_fourth_of_them_adds_up ... ok\n\n", "... (2 lines left out) ...\n");
         check(SUMMARY, true, text, &expect, Confidence::Full);
     }
 

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use berth_sdk::filter::Confidence;
+use regex::Regex;
 use serde::Deserialize;
 
-use super::{Outcome, Part, Patterns, Run};
-use crate::text::{assemble, push_line};
+use super::{Outcome, Part, Patterns, Run, compile};
+use crate::text::{assemble, share};
 
 /// A line that is longer than this is no text that anyone wrote by hand.
 const LONG_LINE: usize = 2000;
@@ -23,6 +25,10 @@ pub struct Truncate {
     /// What stays wherever it is.
     #[serde(default)]
     keep: Vec<String>,
+    /// The first group is what lines have in common that share what stays: the file of a match, the folder of a path.
+    share_by: Option<String>,
+    /// What fits begins such a group: the name of a folder above what is in it. With `share_by`, it counts where most lines don't fit that.
+    section: Option<String>,
 }
 
 fn twenty() -> usize {
@@ -36,7 +42,12 @@ impl Truncate {
             return Err(format!("`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"));
         }
         let keep = if self.keep.is_empty() { None } else { Some(Patterns::new("keep", &self.keep)?) };
-        Ok(Box::new(Middle { max_lines, head, tail, keep }))
+        let key = self.share_by.as_deref().map(compile).transpose().map_err(|what| format!("`share_by`: {what}"))?;
+        if key.as_ref().is_some_and(|key| key.captures_len() < 2) {
+            return Err("`share_by` has no group: put what the lines have in common into ( )".to_owned());
+        }
+        let start = self.section.as_deref().map(compile).transpose().map_err(|what| format!("`section`: {what}"))?;
+        Ok(Box::new(Middle { max_lines, head, tail, keep, key, start }))
     }
 }
 
@@ -45,6 +56,8 @@ struct Middle {
     head: usize,
     tail: usize,
     keep: Option<Patterns>,
+    key: Option<Regex>,
+    start: Option<Regex>,
 }
 
 impl Run for Middle {
@@ -60,16 +73,78 @@ impl Run for Middle {
         if many <= self.max_lines && !is_shortened {
             return Outcome::Unchanged;
         }
-        let mut keep = if many <= self.max_lines { vec![true; many] } else { part.ends(self.head, self.tail) };
-        if let Some(patterns) = &self.keep {
-            keep.iter_mut().zip(part.lines).filter(|(keep, _)| !**keep).for_each(|(keep, line)| *keep = patterns.fit(line));
-        }
+        let keep = if many <= self.max_lines { vec![true; many] } else { self.choose(part) };
         if !is_shortened {
             return Outcome::Lines(keep, Confidence::Partial);
         }
         let lines: Vec<&str> = shortened.iter().map(AsRef::as_ref).collect();
         Outcome::Text(assemble(&lines, &keep), Confidence::Partial)
     }
+}
+
+impl Middle {
+    /// What stays of too many lines.
+    fn choose(&self, part: &Part<'_>) -> Vec<bool> {
+        let groups = self.groups(part.lines).filter(|groups| groups.len() > 1);
+        let mut keep = match groups {
+            Some(groups) => {
+                let mut keep: Vec<bool> = (0..part.lines.len()).map(|at| part.is_notable(at)).collect();
+                let wanted: Vec<usize> = groups.iter().map(Vec::len).collect();
+                for (group, share) in groups.iter().zip(share(self.head + self.tail, &wanted)) {
+                    group[..share].iter().for_each(|at| keep[*at] = true);
+                }
+                // What a listing ends with sums it up.
+                keep.iter_mut().rev().take(2).for_each(|keep| *keep = true);
+                keep
+            }
+            None => part.ends(self.head, self.tail),
+        };
+        if let Some(patterns) = &self.keep {
+            keep.iter_mut().zip(part.lines).filter(|(keep, _)| !**keep).for_each(|(keep, line)| *keep = patterns.fit(line));
+        }
+        keep
+    }
+}
+
+impl Middle {
+    /// The places of the lines of each group.
+    fn groups(&self, lines: &[&str]) -> Option<Vec<Vec<usize>>> {
+        let by_key = self.key.as_ref().map(|key| by_key(lines, key));
+        let Some(start) = &self.start else { return by_key.map(|(groups, _)| groups) };
+        match by_key {
+            Some((groups, fitting)) if fitting * 2 > lines.len() => Some(groups),
+            _ => Some(by_start(lines, start)),
+        }
+    }
+}
+
+/// The groups of lines that have the same key, and how many have one. Those without are a group, too.
+fn by_key(lines: &[&str], key: &Regex) -> (Vec<Vec<usize>>, usize) {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    let mut fitting = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let name = key.captures(line).and_then(|found| found.get(1)).map_or("", |found| found.as_str());
+        fitting += usize::from(!name.is_empty());
+        let group = *known.entry(name).or_insert(groups.len());
+        if group == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[group].push(at);
+    }
+    (groups, fitting)
+}
+
+/// The groups that begin where a line fits.
+fn by_start(lines: &[&str], start: &Regex) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if groups.is_empty() || start.is_match(line) {
+            groups.push(Vec::new());
+        }
+        groups.last_mut().into_iter().for_each(|group| group.push(at));
+    }
+    groups
 }
 
 /// The line without its middle, where it is long.
@@ -79,10 +154,76 @@ fn shorten(line: &str) -> Cow<'_, str> {
     }
     let head = line.floor_char_boundary(STAYS.0);
     let tail = line.ceil_char_boundary(line.len() - STAYS.1);
-    let mut shorter = String::with_capacity(STAYS.0 + STAYS.1 + 40);
-    shorter.push_str(&line[..head]);
-    shorter.push_str(&format!(" ... ({} bytes left out) ... ", tail - head));
-    push_line(&mut shorter, &line[tail..]);
-    shorter.pop();
-    Cow::Owned(shorter)
+    Cow::Owned(format!("{} ... ({} bytes left out) ... {}", &line[..head], tail - head, &line[tail..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::super::testing::{check, steps};
+    use super::*;
+
+    #[test]
+    fn the_middle_goes_but_for_what_tells_a_failure() {
+        let text = format!("first\n{}src/a.c:3:4: error: no\n{}last\n", "some line\n".repeat(40), "some line\n".repeat(40));
+        let expect = "first\n... (40 lines left out) ...\nsrc/a.c:3:4: error: no\n... (40 lines left out) ...\nlast\n";
+        check("{ type = 'truncate', max_lines = 10, head = 1, tail = 1 }", false, &text, expect, Confidence::Partial);
+        check("{ type = 'truncate', max_lines = 83, head = 1, tail = 1 }", false, &text, "", Confidence::Partial);
+        let expect = "first\n... (81 lines left out) ...\nlast\n".replace("(81", "(40");
+        let text = format!("first\n{}last\n", "some line\n".repeat(40));
+        check("{ type = 'truncate', max_lines = 10, head = 1, tail = 1, keep = ['^nothing'] }", false, &text, &expect, Confidence::Partial);
+    }
+
+    #[test]
+    fn groups_share_what_stays() {
+        let mut text = String::new();
+        for (name, hits) in [("src/a.rs", 50), ("src/b.rs", 2), ("src/c.rs", 50)] {
+            (0..hits).for_each(|hit| writeln!(text, "{name}:{hit}: found here").unwrap());
+        }
+        let toml = "{ type = 'truncate', max_lines = 20, head = 8, tail = 2, share_by = '^([^:]+):' }";
+        let expect = "\
+src/a.rs:0: found here
+src/a.rs:1: found here
+src/a.rs:2: found here
+src/a.rs:3: found here
+... (46 lines left out) ...
+src/b.rs:0: found here
+src/b.rs:1: found here
+src/c.rs:0: found here
+src/c.rs:1: found here
+src/c.rs:2: found here
+src/c.rs:3: found here
+... (44 lines left out) ...
+src/c.rs:48: found here
+src/c.rs:49: found here
+";
+        check(toml, false, &text, expect, Confidence::Partial);
+        let sections =
+            "a:\nsome entry of it\nsome entry of it\nsome entry of it\nsome entry of it\nb:\nanother some entry of it\nlast\nsum\n";
+        let toml = "{ type = 'truncate', max_lines = 5, head = 4, tail = 0, share_by = '^(x)', section = ':$' }";
+        let expect = "a:\nsome entry of it\n... (3 lines left out) ...\nb:\nanother some entry of it\nlast\nsum\n";
+        check(toml, false, sections, expect, Confidence::Partial);
+    }
+
+    #[test]
+    fn a_line_of_a_minified_file_loses_its_middle() {
+        let text = format!("{}\n", "é".repeat(2000));
+        let expect = format!("{} ... (2400 bytes left out) ... {}\n", "é".repeat(600), "é".repeat(200));
+        check("{ type = 'truncate', max_lines = 40 }", false, &text, &expect, Confidence::Partial);
+        let error = format!("error: {}\n", "x".repeat(5000));
+        check("{ type = 'truncate', max_lines = 40 }", false, &error, "", Confidence::Partial);
+    }
+
+    #[test]
+    fn parameters_that_contradict_each_other_are_refused() {
+        for toml in [
+            "{ type = 'truncate', max_lines = 30 }",
+            "{ type = 'truncate', max_lines = 0, head = 0, tail = 0 }",
+            "{ type = 'truncate', max_lines = 40, share_by = 'no group' }",
+            "{ type = 'truncate', max_lines = 40, keep = ['('] }",
+        ] {
+            assert!(steps(toml).is_err(), "{toml}");
+        }
+    }
 }
