@@ -83,6 +83,36 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     }
 }
 
+/// The text with one mark for each run of them, if it has such runs: what stood between them has gone in a later step.
+pub fn merge_marks(text: &str) -> Option<String> {
+    memchr::memmem::find_iter(text.as_bytes(), MARK_START).nth(1)?;
+    let mut out = String::with_capacity(text.len());
+    let mut pending: Option<usize> = None;
+    let mut merged = false;
+    for line in text.split_inclusive('\n') {
+        let own = marked(line.trim_end_matches('\n'));
+        match (&mut pending, own) {
+            (Some(sum), Some(own)) => {
+                *sum += own;
+                merged = true;
+            }
+            (None, Some(own)) => pending = Some(own),
+            (Some(sum), None) => {
+                push_mark(&mut out, *sum);
+                out.push('\n');
+                out.push_str(line);
+                pending = None;
+            }
+            (None, None) => out.push_str(line),
+        }
+    }
+    if let Some(sum) = pending {
+        push_mark(&mut out, sum);
+        out.push('\n');
+    }
+    merged.then_some(out)
+}
+
 /// Writes a line and its end.
 pub fn push_line(out: &mut String, line: &str) {
     out.push_str(line);
@@ -148,6 +178,9 @@ mod tests {
     fn marks_add_up() {
         let long = "a line that is longer than the mark that stands for it";
         check(&["a", "... (7 lines left out) ...", long, "b"], "k..k", "a\n... (8 lines left out) ...\nb\n");
+        assert_eq!(merge_marks("... (1 line left out) ...\na\n"), None);
+        let runs = "... (1 line left out) ...\n... (2 lines left out) ...\na\n... (1 line left out) ...\n... (2 lines left out) ...";
+        assert_eq!(merge_marks(runs).as_deref(), Some("... (3 lines left out) ...\na\n... (3 lines left out) ...\n"));
         assert_eq!(marked("... (1 line left out) ..."), Some(1));
         assert_eq!(marked("... (x lines left out) ..."), None);
     }

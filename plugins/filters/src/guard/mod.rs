@@ -78,30 +78,24 @@ fn by_start(line: &str, failed: bool) -> Level {
             matches!(mark, Some('✕' | '✖' | '✗' | '✘' | '❌' | '⨯' | '×')) && next.is_none_or(|next| !next.is_alphanumeric())
                 || failed && mark == Some('●') && next == Some(' ')
         }
-        b'E' => line.starts_with("E  ") && !line.trim_end().ends_with(" ok"),
+        b'E' => line.starts_with("E  ") && !line.trim_end().ends_with(" ok") || failed && compares(trimmed),
         b'n' => trimmed.starts_with("not ok "),
         b'-' => trimmed.starts_with("--- FAIL"),
         // What an assertion compared.
-        b'l' | b'r' => failed && (trimmed.starts_with("left: ") || trimmed.starts_with("right: ")),
-        b'A' | b'E'..=b'G' | b'R' | b'a' | b'e' | b'g' => failed && compares(trimmed),
+        b'l' | b'r' => failed && (trimmed.starts_with("left: ") || trimmed.starts_with("right: ") || compares(trimmed)),
+        b'A' | b'G' | b'R' | b'a' | b'e' | b'g' => failed && compares(trimmed),
         // mocha and rspec number what failed.
         b'0'..=b'9' => failed && trimmed.find(") ").is_some_and(|at| trimmed[..at].bytes().all(|byte| byte.is_ascii_digit())),
         _ => false,
     };
-    if is_error {
-        Level::Error
-    } else if failed && first == b'E' && compares(trimmed) {
-        Level::Error
-    } else {
-        Level::Nothing
-    }
+    if is_error { Level::Error } else { Level::Nothing }
 }
 
 fn compares(trimmed: &str) -> bool {
     ["Expected", "Received", "Actual", "expected", "received", "actual", "got", "Got"]
         .iter()
         .filter_map(|word| trimmed.strip_prefix(word))
-        .any(|rest| rest.starts_with(':') || rest.starts_with(" value:") || rest.starts_with(": "))
+        .any(|rest| rest.starts_with(':') || rest.starts_with(" value:"))
 }
 
 fn finder() -> &'static AhoCorasick {

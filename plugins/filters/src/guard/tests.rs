@@ -77,6 +77,8 @@ fn lines_that_tell_a_failure() {
             "time=10:11:12 level=error msg=\"the queue is gone\"",
             "[error] 7#7: connect() failed (111: Connection refused)",
             "10.0.0.1 - - [02/Jan/2026] \"GET /x HTTP/1.1\" 503 0",
+            "{\"msg\":\"request\",\"status\":503}",
+            "request finished status=500 took=3",
             "CRITICAL disk is full",
         ],
     );
@@ -110,6 +112,8 @@ fn names_counts_of_none_and_what_passed_tell_nothing() {
         "# fail 0",
         "failed=0",
         "\"error\": null,",
+        "{\"msg\":\"request\",\"status\":200}",
+        "Status: 0/5",
         "exit code 0",
         "exited with code 0",
         "10.0.0.1 - - [02/Jan/2026] \"GET /x HTTP/1.1\" 200 0",

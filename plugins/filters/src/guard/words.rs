@@ -1,6 +1,6 @@
 //! The words that may tell a failure, and whether they do where they stand.
 
-use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Killed, Severity, Status, Warning, Weakly};
+use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Field, Killed, Severity, Status, Warning, Weakly};
 
 /// What a word means where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Killed,
     /// `exit code 2`, not `exit code 0`.
     Exit,
+    /// `"status":503`, `status=503`.
+    Field,
     /// `HTTP/1.1" 503`, not `HTTP/1.1" 200`.
     Status,
     Warning,
@@ -100,6 +102,7 @@ pub(super) const WORDS: &[(&str, Kind)] = &[
     ("assertion", Bounded),
     ("non-zero", Bounded),
     ("http/", Status),
+    ("status", Field),
     ("exit", Exit),
     ("returned ", Exit),
     ("rustsec-", Bounded),
@@ -144,6 +147,7 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
         Killed if place.begins_word() && !place.is_name() => Hit::Weak,
         Exit => exit(&line[start..]),
         Status => status(&line[end..]),
+        Field => field(&line[end..]),
         Warning => warning(&place),
         Count if place.count() != Some(0) => Hit::Warning,
         Bounded | Weakly | Cannot | Killed | Count => Hit::Nothing,
@@ -375,6 +379,15 @@ fn exception(place: &Place<'_>, word: &str) -> Hit {
             Hit::Strong
         }
         b' ' | b',' | b'\n' | b'[' => Hit::Weak,
+        _ => Hit::Nothing,
+    }
+}
+
+/// `":503`, `=503`, `_code: 503`.
+fn field(after: &str) -> Hit {
+    let value = after.trim_start_matches("_code").trim_start_matches("Code").trim_start_matches('"');
+    match value.strip_prefix([':', '=']).map(str::trim_start) {
+        Some(code) if code.starts_with('5') && code.bytes().take_while(u8::is_ascii_digit).count() == 3 => Hit::Strong,
         _ => Hit::Nothing,
     }
 }

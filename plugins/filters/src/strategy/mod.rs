@@ -187,6 +187,9 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
         Cow::Borrowed(_) => return None,
         Cow::Owned(shorter) => shorter,
     };
+    if let Some(merged) = text::merge_marks(&shorter) {
+        shorter = merged;
+    }
     if !text.ends_with('\n') && shorter.ends_with('\n') {
         shorter.pop();
     }
