@@ -43,27 +43,16 @@ pub fn assemble(lines: &[&str], keep: &[bool]) -> String {
     let mut at = 0;
     while at < lines.len() {
         // Blank lines beside a gap go with it.
-        let end = gap_end(lines, keep, at);
-        if end == at {
-            push_line(&mut out, lines[at]);
-            at += 1;
-            continue;
+        let run = lines[at..].iter().zip(&keep[at..]).take_while(|(line, keep)| !**keep || is_blank(line)).count();
+        let end = at + run.max(1);
+        if keep[at..end].contains(&false) {
+            push_gap(&mut out, &lines[at..end], &keep[at..end]);
+        } else {
+            lines[at..end].iter().for_each(|line| push_line(&mut out, line));
         }
-        push_gap(&mut out, &lines[at..end], &keep[at..end]);
         at = end;
     }
     out
-}
-
-/// Where the gap ends that begins at `start`; `start` itself where none does.
-fn gap_end(lines: &[&str], keep: &[bool], start: usize) -> usize {
-    let mut end = start;
-    let mut drops = false;
-    while end < lines.len() && (!keep[end] || is_blank(lines[end])) {
-        drops |= !keep[end];
-        end += 1;
-    }
-    if drops { end } else { start }
 }
 
 fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use berth_sdk::filter::Filters as _;
 use filters::Engine;
@@ -151,6 +152,80 @@ fn an_error_survives_wherever_it_is() {
     assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
 }
 
+/// Errors with what belongs to them, as many programs write them.
+const BLOCKS: [&str; 8] = [
+    "error[E0308]: mismatched types (planted)
+  --> src/planted.rs:12:5
+   |
+11 | fn f() -> u32 {
+   |           --- expected `u32` because of return type
+12 |     \"x\"
+   |     ^^^ expected `u32`, found `&str`
+   |
+   = note: planted
+help: try this
+",
+    "src/planted.c: In function 'planted':
+src/planted.c:31:7: error: 'total' undeclared (first use in this function)
+   31 |       total = 3;
+      |       ^~~~~
+",
+    "Traceback (most recent call last):
+  File \"planted.py\", line 3, in <module>
+    planted([1])
+  File \"planted.py\", line 2, in planted
+    return one[3]
+IndexError: list index out of range
+",
+    "Exception in thread \"main\" java.lang.IllegalStateException: planted
+\tat org.example.Planted.one(Planted.java:9)
+\tat org.example.Planted.main(Planted.java:3)
+Caused by: java.io.IOException: planted
+\tat org.example.Planted.two(Planted.java:19)
+",
+    "panic: planted
+
+goroutine 1 [running]:
+main.main()
+\t/home/u/planted.go:4 +0x1d
+",
+    "thread 'main' (7) panicked at src/planted.rs:4:5:
+assertion `left == right` failed: planted
+  left: 1
+ right: 2
+",
+    "E       AssertionError: planted
+E       assert 3 == 4
+",
+    "TypeError: planted is not a function
+    at Object.<anonymous> (/home/u/planted.js:3:1)
+    at Module._compile (node:internal/modules/cjs/loader:1554:14)
+",
+];
+
+#[test]
+fn what_belongs_to_an_error_survives_with_it() {
+    let mut engine = Engine::new(None).unwrap();
+    let matchers = support::Matchers::new(&engine);
+    let mut lost = Vec::new();
+    for case in cases() {
+        let subject = case.subject();
+        let rules: Vec<String> = matchers.fitting(&subject).into_iter().map(str::to_owned).collect();
+        let lines: Vec<&str> = case.text.lines().collect();
+        for (number, block) in BLOCKS.iter().enumerate() {
+            let at = lines.len() * (1 + number % 3) / 4;
+            for exit in [0, 1] {
+                let text = format!("{}\n\n{block}\n{}\n", lines[..at].join("\n"), lines[at..].join("\n"));
+                let text = rules.iter().fold(text, |text, rule| support::apply(&mut engine, rule, &subject, exit, &text));
+                for line in block.lines().filter(|line| !line.is_empty() && !text.contains(*line)) {
+                    lost.push(format!("{} ({}), line {at}, exit {exit}: {line}", case.name, rules.join(", ")));
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} lost:\n{}", lost.len(), lost.join("\n"));
+}
+
 /// A small generator of numbers that look random: the same ones each time.
 struct Xorshift(u64);
 
@@ -188,5 +263,34 @@ fn no_output_makes_a_rule_fail_or_grow() {
         let exit = i32::try_from(random.below(2)).unwrap();
         let shorter = support::apply(&mut engine, rule, "x", exit, &text);
         assert!(shorter.len() <= text.len(), "{rule}: it grew");
+    }
+}
+
+#[test]
+fn no_output_takes_longer_than_its_length_explains() {
+    let mut engine = Engine::new(None).unwrap();
+    let rules: Vec<String> = engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
+    let many = 60_000;
+    let texts = [
+        "error".repeat(many),
+        "0 errors, ".repeat(many),
+        "Error ".repeat(many),
+        "exit ".repeat(many),
+        "\n".repeat(many),
+        " \n\t\n".repeat(many),
+        "a\nb\n".repeat(many),
+        "    at f (a.js:1:1)\n".repeat(many),
+        "error: no\n  --> a.rs:1:1\n".repeat(many),
+        "a.c:1:1: warning: no\n".repeat(many),
+        "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n+a\n".repeat(many / 4),
+        "\tmodified: a\nUntracked files:\n".repeat(many),
+        "test a ... ok\n---- a stdout ----\n".repeat(many),
+    ];
+    for rule in &rules {
+        for text in &texts {
+            let began = Instant::now();
+            support::apply(&mut engine, rule, "x", 1, text);
+            assert!(began.elapsed() < Duration::from_secs(5), "{rule}: {:?} on {:?}", began.elapsed(), &text[..20]);
+        }
     }
 }

@@ -145,13 +145,20 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
         CausedBy => Hit::Weak,
         Killed if place.begins_word() && !place.is_name() && !place.word().starts_with(|first: char| first.is_lowercase()) => Hit::Strong,
         Killed if place.begins_word() && !place.is_name() => Hit::Weak,
-        Exit => exit(&line[start..]),
-        Status => status(&line[end..]),
-        Field => field(&line[end..]),
+        Exit => exit(shortened(&line[start..])),
+        Status => status(shortened(&line[end..])),
+        Field => field(shortened(&line[end..])),
         Warning => warning(&place),
         Count if place.count() != Some(0) => Hit::Warning,
         Bounded | Weakly | Cannot | Killed | Count => Hit::Nothing,
     }
+}
+
+/// How far is looked from a word. A line may be the whole of an output, and have as many such words as it has room for.
+const AROUND: usize = 256;
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(AROUND)]
 }
 
 /// A word in a line: the text that was found, and all that it is a part of.
@@ -168,9 +175,10 @@ impl<'a> Place<'a> {
     fn new(line: &'a str, start: usize, end: usize) -> Self {
         let bytes = line.as_bytes();
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let word_start = start - bytes[..start].iter().rev().take_while(|byte| is_word(byte)).count();
+        let word_start = start - bytes[..start].iter().rev().take(AROUND).take_while(|byte| is_word(byte)).count();
         // What was found may be several words: the last counts for what follows.
-        let word_end = end + if is_word(&bytes[end - 1]) { bytes[end..].iter().take_while(|byte| is_word(byte)).count() } else { 0 };
+        let word_end =
+            end + if is_word(&bytes[end - 1]) { bytes[end..].iter().take(AROUND).take_while(|byte| is_word(byte)).count() } else { 0 };
         Self { line, start, word_start, word_end }
     }
 
@@ -179,11 +187,11 @@ impl<'a> Place<'a> {
     }
 
     fn before(&self) -> &'a str {
-        &self.line[..self.word_start]
+        &self.line[self.line.floor_char_boundary(self.word_start.saturating_sub(AROUND))..self.word_start]
     }
 
     fn after(&self) -> &'a str {
-        &self.line[self.word_end..]
+        shortened(&self.line[self.word_end..])
     }
 
     fn byte_before(&self) -> u8 {
@@ -206,7 +214,7 @@ impl<'a> Place<'a> {
 
     /// Whether it is the line's first, but for white space and what programs set before a message: a time, a level in brackets, a bullet.
     fn is_first(&self) -> bool {
-        self.before().bytes().all(|byte| !byte.is_ascii_lowercase()) && self.before().len() <= 40
+        self.word_start <= 40 && self.before().bytes().all(|byte| !byte.is_ascii_lowercase())
     }
 
     /// Whether it is a part of a path, of a name with dots, dashes or colons, or of a call: `src/error.rs`, `fail-fast`, `error::Kind`.

@@ -70,8 +70,9 @@ impl Run for Repeated {
         while at < lines.len() {
             let (length, times) = repetition(&hashes[at..]);
             if times < 2 || lines[at..at + length].iter().all(|line| is_blank(line)) {
-                push_line(&mut out, lines[at]);
-                at += 1;
+                let end = at + length * times;
+                lines[at..end].iter().for_each(|line| push_line(&mut out, line));
+                at = end;
                 continue;
             }
             push_repeated(&mut out, &lines[at..at + length], times);

@@ -46,11 +46,12 @@ impl Run for Status {
         for (at, line) in part.lines.iter().enumerate() {
             if let Some((_, short)) = SECTIONS.iter().find(|(long, _)| line == long) {
                 section.finish(&mut out);
+                section.is_open = true;
                 section.is_untracked = matches!(*short, "Untracked:" | "Ignored:");
                 push_line(&mut out, short);
             } else if is_blank(line) || line.starts_with("  (use \"git ") && !part.is_error(at) {
                 // Every section has its hints, and they are always the same.
-            } else if let Some(entry) = line.strip_prefix('\t') {
+            } else if let Some(entry) = line.strip_prefix('\t').filter(|_| section.is_open) {
                 if !section.add(entry) {
                     confidence = Confidence::Partial;
                 }
@@ -78,6 +79,8 @@ fn without_hint(line: &str) -> &str {
 /// The paths of a section, by what happened to them.
 #[derive(Default)]
 struct Section<'a> {
+    /// Between its heading and the first line that belongs to none.
+    is_open: bool,
     is_untracked: bool,
     state: &'a str,
     line: String,
