@@ -269,8 +269,9 @@ fn no_output_makes_a_rule_fail_or_grow() {
 #[test]
 fn no_output_takes_longer_than_its_length_explains() {
     let mut engine = Engine::new(None).unwrap();
-    let rules: Vec<String> = engine.list().filters.iter().map(|filter| filter.name.to_string()).collect();
-    let many = 60_000;
+    // Every strategy is in one of them.
+    let rules = ["cargo-test", "cargo-clippy", "git-status", "git-diff", "git-transfer", "log-dedup", "grep-rg", "make"];
+    let many = 20_000;
     let texts = [
         "error".repeat(many),
         "0 errors, ".repeat(many),
@@ -286,7 +287,7 @@ fn no_output_takes_longer_than_its_length_explains() {
         "\tmodified: a\nUntracked files:\n".repeat(many),
         "test a ... ok\n---- a stdout ----\n".repeat(many),
     ];
-    for rule in &rules {
+    for rule in rules {
         for text in &texts {
             let began = Instant::now();
             support::apply(&mut engine, rule, "x", 1, text);
