@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The plugins whose tools everybody gets.
-const BUILT_IN: [&str; 3] = ["file", "shell", "web"];
+const BUILT_IN: [&str; 4] = ["file", "shell", "web", "filters"];
 
 /// The attacks of `berth demo`, which says so where they are missing. A stranger's component: loaded there only, and in no way trusted.
 const HOSTILE: &str = "hostile";

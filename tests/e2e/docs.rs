@@ -154,7 +154,8 @@ fn configurations_in_the_documents_load() {
     let folders = Folders::inside(folder.path());
     let mut count = 0;
     for path in documents() {
-        let of_berth = |block: &markdown::Block| block.language == "toml" && block.file.as_deref() != Some("Cargo.toml");
+        let other = |name: &str| ["Cargo.toml", "filters.toml"].contains(&name);
+        let of_berth = |block: &markdown::Block| block.language == "toml" && !block.file.as_deref().is_some_and(other);
         for block in blocks(&document(&path)).into_iter().filter(of_berth) {
             let file = folder.path().join("shown.toml");
             fs::write(&file, &block.text).expect("a file is written");
@@ -165,6 +166,14 @@ fn configurations_in_the_documents_load() {
         }
     }
     assert!(count >= 3, "only {count} configurations were found");
+}
+
+#[test]
+fn rules_in_the_documents_come_out_as_they_say() {
+    let (_folder, mut session) = project();
+    let rules = blocks(&document("docs/filters.md")).into_iter().find(|block| block.file.as_deref() == Some("filters.toml"));
+    session.write_of_user("config/filters.toml", rules.expect("the page shows rules").text.as_bytes());
+    session.works("berth filter test seed && berth filter list --json | grep -q '\"problems\": \\[\\]' && ! berth filter test kubectl-get");
 }
 
 #[test]

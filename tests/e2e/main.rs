@@ -21,6 +21,7 @@ mod doctor;
 mod embedding;
 mod escapes;
 mod every_attack;
+mod filters;
 mod floods;
 mod governed;
 mod grants;

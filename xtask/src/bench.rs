@@ -9,8 +9,14 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
     host::build()?;
     step::headline("build berth and the benches in release");
     host::compile_release(&["bench"])?;
-    // What the web tools are measured against: their own extraction, outside of any sandbox.
-    step::run("cargo build of the extraction", cargo::guests("build").args(["--package", "web", "--example", "page", "--release"]))?;
+    // What the web tools and the filters are measured against: their own code, outside of any sandbox.
+    for (package, example) in [("web", "page"), ("filters", "filter")] {
+        let mut build = cargo::guests("build");
+        step::run(
+            &format!("cargo build of the example `{example}`"),
+            build.args(["--package", package, "--example", example, "--release"]),
+        )?;
+    }
     clients::provide().iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));

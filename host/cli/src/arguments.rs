@@ -6,6 +6,8 @@ use berth_mcp::Place;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
+use crate::filter::FilterCommand;
+
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
 
@@ -100,6 +102,9 @@ pub(crate) enum Command {
     /// Look into the record of every call, and verify it
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// List filters of output, try them, and say what they saved
+    #[command(subcommand)]
+    Filter(FilterCommand),
     /// List, look into, approve and reload plugins
     #[command(subcommand)]
     Plugin(PluginCommand),

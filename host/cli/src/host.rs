@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess, Project, Standing};
-use berth_host::{Host, HostBuilder, HostError};
+use berth_host::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
 use crate::arguments::Options;
@@ -95,8 +95,20 @@ pub(crate) async fn build(options: &Options, folders: Folders, loaded: Loaded) -
     builder(options, folders, loaded)?.front_end("berth call").build().await
 }
 
+/// The same without what only makes answers for models shorter, which takes time to load.
+pub(crate) async fn build_for_a_person(options: &Options, folders: Folders, loaded: Loaded) -> Result<Host, HostError> {
+    const FILTERS: &str = "filters";
+    let replaced = loaded.config.plugins.values().any(|plugin| plugin.replaces == FILTERS);
+    let needed: Vec<Builtin> = BUILTINS.iter().filter(|builtin| builtin.name != FILTERS || replaced).copied().collect();
+    with(options, folders, loaded, &needed)?.front_end("berth call").build().await
+}
+
 /// What builds it.
 pub(crate) fn builder(options: &Options, folders: Folders, loaded: Loaded) -> Result<HostBuilder, HostError> {
+    with(options, folders, loaded, BUILTINS)
+}
+
+fn with(options: &Options, folders: Folders, loaded: Loaded, builtins: &[Builtin]) -> Result<HostBuilder, HostError> {
     let builder = Host::builder().config(loaded).folders(folders).working_directory(config::working_directory()?);
-    Ok(options.plugin.iter().fold(builder.builtins(BUILTINS), |builder, file| builder.plugin_file(file.clone())))
+    Ok(options.plugin.iter().fold(builder.builtins(builtins), |builder, file| builder.plugin_file(file.clone())))
 }

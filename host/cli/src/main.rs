@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod error;
 mod exit;
+mod filter;
 mod host;
 mod init;
 mod man;
@@ -91,6 +92,7 @@ fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
         Command::Approvals(approvals) => approvals::run(&approvals, &options),
         Command::Tools(tools) => tools::run(&tools, &options),
         Command::Audit(command) => audit::run(&command),
+        Command::Filter(command) => filter::run(&command, &options),
         Command::Plugin(command) => plugin::run(&command, &options),
         Command::Config(command) => config::run(command, &options),
         Command::Init(init) => init::run(&init, &options),

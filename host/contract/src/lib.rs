@@ -7,15 +7,18 @@ mod definition;
 mod denial;
 mod error;
 mod feedback;
+mod filter;
 mod output;
 mod provider;
 mod report;
+mod terminal;
 pub mod text;
 
 pub use call::{Call, CallId, Events, NoEvents, Progress};
 pub use definition::{Access, Annotations, Definition, Subject, SubjectKind};
 pub use denial::Denial;
 pub use error::{Category, Failure, HOST_CODES, HostError};
+pub use filter::{Confidence, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose};
 pub use output::{Body, Content, Output};
 pub use provider::{BoxFuture, Outcome, Provider};
 pub use report::{FileState, Lookup, Report, Requested, Seen, SeenFile, Sight, Told};

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use crate::terminal::shown;
+
 /// Cuts `text` to at most `max` bytes, at a character boundary.
 pub fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]

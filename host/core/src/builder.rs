@@ -12,6 +12,7 @@ use berth_system::egress::{Network, Resolve};
 use crate::approvals::Asking;
 use crate::audit::Audit;
 use crate::config::{Folders, Loaded};
+use crate::filters::Filtering;
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::overflow::{Overflow, Reader};
@@ -165,7 +166,9 @@ impl HostBuilder {
         let tools = &policies.config.config.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
         let overflow = Arc::new(Overflow::new(&policies.folders, tools.overflow));
-        let shaping = Shaping { result: limits.result, redaction: tools.redaction.clone(), threshold, overflow: Arc::clone(&overflow) };
+        let filtering = Filtering::new(&tools.filters)?;
+        let redaction = tools.redaction.clone();
+        let shaping = Shaping { result: limits.result, redaction, threshold, overflow: Arc::clone(&overflow), filtering };
         let mut providers = self.providers;
         if threshold > 0 {
             providers.insert(0, Arc::new(Reader::new(Arc::clone(&overflow), threshold)));

@@ -9,6 +9,7 @@ use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
 use serde_json::Value;
 
+use crate::filters::Chain;
 use crate::plugins::Tally;
 use crate::validate;
 
@@ -112,15 +113,17 @@ pub(crate) struct Catalogue {
     names: HashMap<String, usize>,
     /// Why plugins are not there that were expected, by name.
     missing: Vec<(String, String)>,
+    /// What answers go through.
+    pub(crate) filters: Chain,
 }
 
 impl Catalogue {
-    /// A catalogue of `tools`. `missing` has the plugins that were expected, and why they are not there.
+    /// A catalogue of `tools` and `filters`. `missing` has the plugins that were expected, and why they are not there.
     ///
     /// # Errors
     ///
     /// Where two tools have one name.
-    pub(crate) fn new(tools: Vec<Arc<Tool>>, missing: Vec<(String, String)>) -> Result<Self, HostError> {
+    pub(crate) fn new(tools: Vec<Arc<Tool>>, filters: Chain, missing: Vec<(String, String)>) -> Result<Self, HostError> {
         let mut names = HashMap::new();
         for (index, tool) in tools.iter().enumerate() {
             for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
@@ -130,7 +133,7 @@ impl Catalogue {
                 }
             }
         }
-        Ok(Self { tools, names, missing })
+        Ok(Self { tools, names, missing, filters })
     }
 
     pub(crate) fn tools(&self) -> &[Arc<Tool>] {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::approvals::Approval;
 use crate::catalogue::Tool;
 use crate::counting::Taken;
+use crate::filters::Filtered;
 use crate::host::Audience;
 use crate::results::Key;
 use crate::session::Session;
@@ -48,6 +49,8 @@ pub(crate) struct Facts {
     pub(crate) cached: bool,
     /// Under what the answer may be kept. None where it may not.
     pub(crate) answer: Option<Key>,
+    /// What filters left out of the answer.
+    pub(crate) filtered: Option<Filtered>,
     /// The shapes of injection in what strangers wrote.
     pub(crate) injections: Vec<&'static str>,
     /// Whether a part of the answer was left out.

@@ -1,7 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::{CallId, CancellationToken, Content, Definition, Events, NoEvents, Outcome};
+use berth_contract::{
+    CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition, FilterInput, FilterVerdict, NoEvents,
+    Outcome,
+};
 use berth_policy::{Decision, Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
@@ -10,8 +13,9 @@ use serde_json::Value;
 use crate::HostBuilder;
 use crate::approvals::{Approval, Approver, Asking};
 use crate::audit::Audit;
+use crate::filters::{FilterCounts, Filtered, Link};
 use crate::governor::{Governor, Rules};
-use crate::plugins::{PluginState, Plugins, Watch};
+use crate::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
@@ -101,6 +105,20 @@ pub enum Audience {
     Person,
 }
 
+/// A filter of a host, and how it fares.
+#[derive(Clone, Debug, Serialize)]
+pub struct FilterState {
+    /// Its name: that of a built-in plugin's filter, else the plugin's and the filter's, with a `/` between them.
+    pub name: String,
+    /// The plugin that it is one of.
+    pub plugin: String,
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub definition: Arc<FilterDefinition>,
+    /// What it did since the host started.
+    pub counts: FilterCounts,
+}
+
 /// What a call came to.
 #[derive(Debug)]
 pub struct Answer {
@@ -108,6 +126,8 @@ pub struct Answer {
     pub id: CallId,
     /// The tool's full name, where one was found.
     pub tool: Option<String>,
+    /// What offers it: a plugin's name, where it is one of a plugin.
+    pub provider: Option<String>,
     /// The output, or the failure.
     pub outcome: Outcome,
     /// What the gates decided, where the call came to them.
@@ -118,6 +138,8 @@ pub struct Answer {
     pub cached: bool,
     /// Whether a part of the answer was left out; its text says where.
     pub truncated: bool,
+    /// What filters left out of it. `None`: nothing.
+    pub filtered: Option<Filtered>,
     /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
     /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,
@@ -192,6 +214,44 @@ impl Host {
         self.governor.exchange(Rules::of(config)?);
         self.asking.exchange(config.clone());
         Ok(())
+    }
+
+    /// The filters that answers go through, in their order.
+    pub fn filters(&self) -> Vec<FilterState> {
+        let catalogue = self.plugins.catalogue();
+        let state = |link: &Link| FilterState {
+            name: link.name.clone(),
+            plugin: link.plugin.info().manifest.name.clone(),
+            definition: Arc::clone(&link.definition),
+            counts: self.shaping.filtering.counts.of(&link.name),
+        };
+        catalogue.filters.links().iter().map(state).collect()
+    }
+
+    /// The operator's own rules for filters: where they stand, and what is wrong with them. None where the built-in filters are not there.
+    pub fn filter_rules(&self) -> Option<FilterRulesState> {
+        self.plugins.filter_rules()
+    }
+
+    /// Asks one filter, by its name in [`filters`](Self::filters), about an output, whatever it matches. It gets the output as it is given:
+    /// what a terminal would show of a program's is [`text::shown`](crate::text::shown). No call is made, nothing is
+    /// counted, and what it says is neither looked at nor recorded.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such filter, or it fails.
+    pub async fn try_filter(&self, name: &str, input: FilterInput) -> Result<FilterVerdict, Failure> {
+        let catalogue = self.plugins.catalogue();
+        let link = catalogue.filters.links().iter().find(|link| link.name == name);
+        let link = link.ok_or_else(|| Failure::new(Category::ToolNotFound, format!("no filter is named `{name}`")))?;
+        link.plugin.filter(&link.definition, self.session.name(), input, &CancellationToken::new()).await
+    }
+
+    /// The names of the filters that look at the output of a tool that acts on `subject`: of a command line, on the command whose output
+    /// its output is.
+    pub fn fitting_filters(&self, tool: &str, subject: Option<&str>) -> Vec<String> {
+        let catalogue = self.plugins.catalogue();
+        catalogue.filters.links().iter().filter(|link| link.fits(tool, subject)).map(|link| link.name.clone()).collect()
     }
 
     /// Tells whenever a plugin comes, changes, goes, is held back or fails: [`tools`](Self::tools) and [`plugins`](Self::plugins) may say

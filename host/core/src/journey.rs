@@ -35,17 +35,29 @@ impl Host {
         let mut call = Unanswered { audit: &self.audit, facts, recorded: false };
         let cancel = rest.cancel.clone();
         let outcome = self.journey(&mut call.facts, rest, &mut steps).await;
-        let outcome = self.shaping.shaped(&mut call.facts, outcome, &cancel).await;
+        let outcome = self.shaping.shaped(&self.plugins.catalogue().filters, &mut call.facts, outcome, &cancel).await;
         steps.done("shape");
         // It is written before anything is waited for.
         call.recorded = true;
         let recorded = self.audit.outcome(&call.facts, &outcome).await;
         let outcome = recorded.and(outcome);
         steps.done("record");
-        let Facts { id, tool, decision, approval, cached, truncated, .. } = &mut call.facts;
+        let Facts { id, tool, decision, approval, cached, truncated, filtered, .. } = &mut call.facts;
+        let provider = tool.as_ref().map(|tool| tool.provider.name().to_owned());
         let tool = tool.as_ref().map(|tool| tool.definition.name.clone());
-        let (decision, approval) = (decision.take(), approval.take());
-        Answer { id: id.clone(), tool, outcome, decision, approval, cached: *cached, truncated: *truncated, steps: steps.taken }
+        let (decision, approval, filtered) = (decision.take(), approval.take(), filtered.take());
+        Answer {
+            id: id.clone(),
+            tool,
+            provider,
+            outcome,
+            decision,
+            approval,
+            cached: *cached,
+            truncated: *truncated,
+            filtered,
+            steps: steps.taken,
+        }
     }
 
     pub(crate) fn begin(&self, request: Request) -> (Facts, Rest) {
@@ -72,6 +84,7 @@ impl Host {
             attempts: 0,
             cached: false,
             answer: None,
+            filtered: None,
             injections: Vec::new(),
             truncated: false,
             report: Arc::new(Report::default()),

@@ -238,6 +238,7 @@ pub mod config;
 mod counting;
 pub mod doctor;
 mod facts;
+mod filters;
 mod governor;
 mod host;
 mod journey;
@@ -257,9 +258,9 @@ pub use approvals::{
 };
 pub use audit::Trail;
 pub use berth_contract::{
-    Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Content, Definition, Denial, Events, Failure,
-    FileState, HOST_CODES, HostError, Lookup, NoEvents, Outcome, Output, Progress, Provider, Report, Seen, SeenFile, Sight, Subject,
-    SubjectKind, Told, text,
+    Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence, Content, Definition, Denial, Events,
+    Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents, Outcome, Output,
+    Pattern, Progress, Provider, Purpose, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told, text,
 };
 pub use berth_policy::{
     ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict, commands,
@@ -270,9 +271,12 @@ pub use berth_runtime::{
 pub use berth_system::egress::Resolve;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
-pub use host::{Answer, Audience, Host, Request, Step};
+pub use filters::{FilterCounts, Filtered};
+pub use host::{Answer, Audience, FilterState, Host, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
-pub use plugins::{Approvals, Approved, Change, Difference, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate};
+pub use plugins::{
+    Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
+};
 pub use results::AnswersKept;
 pub use session::Session;
 pub use waiting::Offered;

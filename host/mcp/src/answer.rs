@@ -130,6 +130,8 @@ mod tests {
                 approval: None,
                 cached: false,
                 truncated: false,
+                provider: None,
+                filtered: None,
                 steps: Vec::new(),
             };
             let result = result(answer, promised, None).expect("the tool is there");

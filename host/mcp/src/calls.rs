@@ -80,6 +80,7 @@ impl Calls {
         if let (Some((metrics, _running, since)), Some(tool)) = (counted, &answer.tool) {
             let outcome = answer.outcome.as_ref().map_or_else(|failure| failure.category.as_str(), |_| "success");
             metrics.called(tool, outcome, since.elapsed());
+            answer.filtered.iter().for_each(|filtered| metrics.filtered(filtered));
         }
         answer
     }

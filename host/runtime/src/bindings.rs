@@ -33,3 +33,20 @@ wasmtime::component::bindgen!({
         "wasi:filesystem/types.error-code" => crate::wasi::FsError,
     },
 });
+
+/// The exports of a plugin that filters output.
+pub mod filter {
+    wasmtime::component::bindgen!({
+        path: "../../wit/tool",
+        inline: "
+            package berth:runtime;
+
+            world filters {
+                export berth:tool/filter@0.1.0;
+            }
+        ",
+        world: "berth:runtime/filters",
+        exports: { default: async },
+        with: { "berth:tool/types": super::berth::tool::types },
+    });
+}

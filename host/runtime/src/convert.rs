@@ -153,6 +153,23 @@ fn category(category: types::Category) -> Category {
     }
 }
 
+/// A category on its way to a guest.
+pub(crate) fn category_for_guest(category: Category) -> types::Category {
+    match category {
+        Category::ToolNotFound => types::Category::ToolNotFound,
+        Category::InvalidParameters => types::Category::InvalidParameters,
+        Category::TypeMismatch => types::Category::TypeMismatch,
+        Category::PolicyBlocked => types::Category::PolicyBlocked,
+        Category::ConfirmationRequired => types::Category::ConfirmationRequired,
+        Category::PermanentFailure => types::Category::PermanentFailure,
+        Category::Cancelled => types::Category::Cancelled,
+        Category::RateLimited => types::Category::RateLimited,
+        Category::ServerError => types::Category::ServerError,
+        Category::NetworkError => types::Category::NetworkError,
+        Category::Timeout => types::Category::Timeout,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

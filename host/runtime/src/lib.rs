@@ -11,6 +11,7 @@ mod compiled;
 mod convert;
 mod engine;
 mod examine;
+mod filter;
 mod host_functions;
 mod http;
 mod limits;
@@ -85,6 +86,8 @@ pub struct Runtime {
     places: Arc<Semaphore>,
     /// How many of them one plugin may take.
     share: usize,
+    /// Places for instances of filters that are kept for their sessions.
+    kept_filters: Arc<Semaphore>,
 }
 
 impl Runtime {
@@ -101,6 +104,7 @@ impl Runtime {
             compiler: Compiler::new(config.cache.as_deref(), helper),
             places: Arc::new(Semaphore::new(concurrency)),
             share: (concurrency / 2).max(1),
+            kept_filters: Arc::new(Semaphore::new(filter::KEPT)),
         }))
     }
 }

@@ -67,6 +67,12 @@ impl Limits {
             ..self.clone()
         }
     }
+
+    /// For asking a filter about an output: it works on what is there, and an answer waits for it.
+    pub(crate) fn for_filtering(&self) -> Self {
+        let time = Duration::from_secs(5);
+        Self { call: time, max_call: time, grace: Duration::ZERO, cpu: time.min(self.cpu), log_lines: 20, written: 0, ..self.clone() }
+    }
 }
 
 /// Core instances, memories and tables of one component: enough for the components that Python and JavaScript tools build.

@@ -13,15 +13,16 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use crate::bindings::PluginPre;
+use crate::bindings::PluginIndices;
 use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
 use crate::compiled::Precompiled;
 use crate::convert::MAX_META;
+use crate::filter::Filters;
 use crate::manifest::{self, Manifest};
 use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
 use crate::ready::Waiting;
-use crate::{Runtime, linking, run, schema};
+use crate::{Runtime, filter, linking, run, schema};
 
 /// Tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -113,7 +114,7 @@ fn read_component(file: File) -> Result<Vec<u8>, String> {
 }
 
 impl Runtime {
-    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools with nothing granted.
+    /// Loads a plugin: compiles it, audits what it imports, and asks it for its tools and filters with nothing granted.
     ///
     /// # Errors
     ///
@@ -130,18 +131,28 @@ impl Runtime {
         let (runtime, digest) = (Arc::clone(self), info.digest.clone());
         let compile = move || {
             let component = runtime.compiler.component(&runtime.engine.wasm, &wasm, &digest, compiled)?;
-            let pre = runtime.engine.linker.instantiate_pre(&component).map_err(|error| format!("it does not link: {error:#}"))?;
-            PluginPre::new(pre).map_err(|error| format!("it does not export `berth:tool/tools@0.1.0` as this host knows it: {error:#}"))
+            runtime.engine.linker.instantiate_pre(&component).map_err(|error| format!("it does not link: {error:#}"))
         };
         let compiled = tokio::task::spawn_blocking(compile).await;
         let pre = compiled.map_err(|_| fail("compiling it failed".into()))?.map_err(fail)?;
 
+        let unknown =
+            |interface: &str, error| format!("it does not export `berth:tool/{interface}@0.1.0` as this host knows it: {error:#}");
+        let filters = Filters::exported(&pre).map_err(|error| fail(unknown("filter", error)))?;
+        let exports = match PluginIndices::new(&pre) {
+            Ok(exports) => Some(exports),
+            Err(_) if filters.is_some() && !filter::exports(&pre, "berth:tool/tools") => None,
+            Err(error) => return Err(fail(unknown("tools", error))),
+        };
         let share = Arc::new(Semaphore::new(self.share));
         let waiting = Waiting::new(&pre);
-        let mut loaded =
-            Loaded { runtime: Arc::clone(self), name: Arc::clone(&name), info, pre, policy, tools: Vec::new(), share, waiting };
-        let definitions = run::list_tools(&loaded).await.map_err(fail)?;
-        loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
+        let (runtime, name) = (Arc::clone(self), Arc::clone(&name));
+        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, share, waiting };
+        if let Some(exports) = loaded.exports.clone() {
+            let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
+            loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;
+        }
+        filter::list(&mut loaded).await.map_err(fail)?;
         Ok(Plugin(Arc::new(loaded)))
     }
 }

@@ -4,21 +4,23 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_contract::{Definition, Denial};
+use berth_contract::{CancellationToken, Definition, Denial, Failure, FilterDefinition, FilterInput, FilterVerdict};
 use berth_policy::Programs;
 use berth_system::egress::Egress;
 use berth_system::files::Grants;
 use berth_system::process::Places;
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use wasmtime::component::InstancePre;
 
-use crate::Runtime;
-use crate::bindings::PluginPre;
+use crate::bindings::PluginIndices;
 use crate::compiled::Precompiled;
+use crate::filter::Filters;
 use crate::limits::Limits;
 use crate::manifest::Manifest;
 use crate::ready::Waiting;
 use crate::state::CallState;
+use crate::{Runtime, filter};
 
 /// Where a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,6 +56,8 @@ pub struct PluginPolicy {
     pub process: Option<Arc<ProcessPolicy>>,
     /// Where its requests may go. None: nowhere.
     pub egress: Option<Arc<Egress>>,
+    /// What the operator wrote for filters, where this plugin is the one to read it.
+    pub filter_rules: Option<Arc<str>>,
     /// The bounds of its calls.
     pub limits: Limits,
     /// Whether it is only looked at, for what it is. What it imports and asks for is there then, and where nothing of it is granted, refuses.
@@ -145,6 +149,31 @@ impl Plugin {
         &self.0.policy
     }
 
+    /// Its filters, in the order in which they are applied.
+    pub fn filters(&self) -> &[Arc<FilterDefinition>] {
+        self.0.filters.as_ref().map_or(&[], |filters| &filters.definitions)
+    }
+
+    /// What is wrong with the operator's rules for its filters: each that is left out, and why.
+    pub fn filter_problems(&self) -> &[String] {
+        self.0.filters.as_ref().map_or(&[], |filters| &filters.problems)
+    }
+
+    /// Asks a filter what to make of an output. Outputs of one `session` may be looked at by the same instance, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Where the filter fails, traps or takes more than it may.
+    pub async fn filter(
+        &self,
+        filter: &FilterDefinition,
+        session: &Arc<str>,
+        input: FilterInput,
+        cancel: &CancellationToken,
+    ) -> Result<FilterVerdict, Failure> {
+        filter::apply(&self.0, filter, session, input, cancel).await
+    }
+
     /// How many fresh instances wait for its next calls.
     pub fn ready(&self) -> usize {
         self.0.waiting.count()
@@ -156,9 +185,12 @@ pub(crate) struct Loaded {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) name: Arc<str>,
     pub(crate) info: Arc<PluginInfo>,
-    pub(crate) pre: PluginPre<CallState>,
+    pub(crate) pre: InstancePre<CallState>,
     pub(crate) policy: PluginPolicy,
+    /// Where its exports for tools are. None: it has none.
+    pub(crate) exports: Option<PluginIndices>,
     pub(crate) tools: Vec<Tool>,
+    pub(crate) filters: Option<Filters>,
     /// Its share of the calls that may run at a time, so that one plugin can't keep all others waiting.
     pub(crate) share: Arc<Semaphore>,
     /// Instances that wait for its calls.

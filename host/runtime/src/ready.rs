@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use berth_contract::CancellationToken;
 use tokio::runtime::Runtime as Reactor;
 use wasmtime::Store;
+use wasmtime::component::InstancePre;
 
-use crate::bindings::{Plugin as Instance, PluginPre};
+use crate::bindings::Plugin as Instance;
 use crate::limits::Limits;
 use crate::plugin::Loaded;
-use crate::run;
 use crate::state::CallState;
 use crate::watch::Watch;
+use crate::{filter, run};
 
 /// Instances that wait for calls of one plugin: as many as an agent often makes at once.
 const EACH: usize = 2;
@@ -32,15 +33,15 @@ const PLUGINS: usize = 8;
 const USED: usize = 4;
 
 /// Stores that may be there beside those of running calls: those that wait, used ones that wait and as many that are being taken apart,
-/// and the one that is being made.
-pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1;
+/// and the one that is being made; and those of filters that are kept for the next output of their session.
+pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + filter::KEPT;
 
 /// Memories and tables of a component that is readied: the pool has so many more for each of [`SPARE`], so that no call goes short of them.
 pub(crate) const MEMORIES: u32 = 1;
 pub(crate) const TABLES: u32 = 4;
 
 /// Bytes of memory with which an instance may wait, before its call or after it.
-const MEMORY: usize = 64 << 20;
+pub(crate) const MEMORY: usize = 64 << 20;
 
 /// How long instantiating may take beside the calls, and how much of a processor. What takes longer is made by the call that needs it.
 const TIME: Duration = Duration::from_secs(5);
@@ -65,11 +66,16 @@ pub(crate) struct Waiting {
     known: AtomicBool,
 }
 
+/// Whether the stores of a plugin are of the size that the pool has spare room for.
+pub(crate) fn fits(plugin: &InstancePre<CallState>) -> bool {
+    let needs = plugin.component().resources_required();
+    needs.is_some_and(|needs| needs.num_memories <= MEMORIES && needs.num_tables <= TABLES)
+}
+
 impl Waiting {
     /// None of a plugin that was just loaded: nobody knows yet whether it is called at all.
-    pub(crate) fn new(plugin: &PluginPre<CallState>) -> Self {
-        let needs = plugin.instance_pre().component().resources_required();
-        let fits = needs.is_some_and(|needs| needs.num_memories <= MEMORIES && needs.num_tables <= TABLES);
+    pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
+        let fits = fits(plugin);
         Self { ready: Mutex::default(), fits, spoiled: AtomicBool::new(!fits), called: AtomicBool::default(), known: AtomicBool::default() }
     }
 

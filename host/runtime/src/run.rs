@@ -7,15 +7,17 @@ use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use berth_contract::text::{cut, neutral};
 use berth_contract::{Call, CancellationToken, Failure, Outcome};
 use berth_system::egress::{Requests, Scope};
 use berth_system::files::FileView;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
 use wasmtime::Store;
+use wasmtime::component::{Instance, InstancePre};
 
 use crate::bindings::exports::berth::tool::tools;
-use crate::bindings::{Plugin as Instance, PluginPre};
+use crate::bindings::{Plugin as Tools, PluginIndices};
 use crate::clock::{TICK, Ticking};
 use crate::convert;
 use crate::limits::Limits;
@@ -71,29 +73,60 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
-    let mut run: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(metered(Arc::clone(&watch), execute(job)));
+    let outcome = driven(watch, execute(job), blocks).await;
+    outcome::with_emitted(outcome, &emitted)
+}
+
+/// Sees a guest through to its end, on a thread where what it does keeps nobody waiting. `blocks`: whether it may block.
+pub(crate) async fn driven<T: Send + 'static>(
+    watch: Arc<Watch>,
+    run: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    blocks: bool,
+) -> Result<T, Failure> {
+    let mut run: Run<T> = Box::pin(metered(Arc::clone(&watch), run));
     if !blocks {
         // Nothing that this guest can call blocks, so it may use the caller's thread, for a tick. Most are done by then, and a hop to
         // another thread costs more than they do.
         watch.set_borrowed(true);
         if let Poll::Ready(outcome) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
-            return outcome::with_emitted(outcome, &emitted);
+            return outcome;
         }
         watch.set_borrowed(false);
     }
     let reactor = tokio::runtime::Handle::current();
     let watched = Arc::clone(&watch);
     let running = tokio::task::spawn_blocking(move || reactor.block_on(until_stopped(run, watched)));
-    let outcome = match timeout(watch.end.saturating_duration_since(Instant::now()) + STUCK, given_up(running, &watch)).await {
+    match timeout(watch.end.saturating_duration_since(Instant::now()) + STUCK, given_up(running, &watch)).await {
         Ok(outcome) => outcome,
         // The thread hangs. It is left behind, with its permit, and the answer goes out.
         Err(_) => Err(watch.stopped(Stop::Timeout)),
-    };
-    outcome::with_emitted(outcome, &emitted)
+    }
 }
 
+/// A guest on its way to its end.
+type Run<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+
 /// Asks a plugin for its tools, with nothing granted and little allowed.
-pub(crate) async fn list_tools(plugin: &Loaded) -> Result<Vec<tools::Definition>, String> {
+pub(crate) async fn list_tools(plugin: &Loaded, exports: PluginIndices) -> Result<Vec<tools::Definition>, String> {
+    let ask = async move |mut store: Store<CallState>, instance: Instance| {
+        let listed = match exports.load(&mut store, &instance) {
+            Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
+            Err(error) => Err(error),
+        };
+        (store, listed.map(|listed| listed.map_err(|failure| failure.message)))
+    };
+    listed(plugin, "tools", ask).await
+}
+
+/// Asks a plugin what it offers, in an instance of its own.
+pub(crate) async fn listed<T: Send + 'static, A>(
+    plugin: &Loaded,
+    what: &str,
+    ask: impl FnOnce(Store<CallState>, Instance) -> A + Send + 'static,
+) -> Result<T, String>
+where
+    A: Future<Output = (Store<CallState>, wasmtime::Result<Result<T, String>>)> + Send,
+{
     let limits = plugin.policy.limits.for_listing();
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
@@ -104,31 +137,30 @@ pub(crate) async fn list_tools(plugin: &Loaded) -> Result<Vec<tools::Definition>
     let ticking = plugin.runtime.engine.keep_ticking();
     let list = async move {
         let _ticking = ticking;
-        let (mut store, instance) = instantiate(&pre, state, &limits).await;
-        let listed = match instance {
-            Ok(instance) => instance.berth_tool_tools().call_list_tools(&mut store).await,
-            Err(error) => Err(error),
+        let (store, instance) = instantiate(&pre, state, &limits).await;
+        let (store, listed) = match instance {
+            Ok(instance) => ask(store, instance).await,
+            Err(error) => (store, Err(error)),
         };
         match listed {
-            Ok(Ok(definitions)) => Ok(definitions),
-            Ok(Err(failure)) => Err(format!("it does not list its tools: {}", berth_contract::text::cut(&failure.message, 1024))),
-            Err(error) => {
-                let failure = watched.failure(&error, &store, &name);
-                Err(format!("it does not list its tools: {}", failure.message))
-            }
+            Ok(Ok(listed)) => Ok(listed),
+            Ok(Err(message)) => Err(neutral(cut(&message, 1024)).into_owned()),
+            Err(error) => Err(watched.failure(&error, &store, &name).message),
         }
     };
     let reactor = tokio::runtime::Handle::current();
     let listing = tokio::task::spawn_blocking(move || reactor.block_on(metered(watch, list)));
-    match timeout(time + STUCK, listing).await {
-        Ok(Ok(listed)) => listed,
-        Ok(Err(_)) => Err("asking it for its tools failed; the log says more".into()),
-        Err(_) => Err("it takes too long to list its tools".into()),
-    }
+    let reason = match timeout(time + STUCK, listing).await {
+        Ok(Ok(Ok(listed))) => return Ok(listed),
+        Ok(Ok(Err(reason))) => reason,
+        Ok(Err(_)) => "the host failed; its log says more".into(),
+        Err(_) => "it takes too long".into(),
+    };
+    Err(format!("it does not list its {what}: {reason}"))
 }
 
 /// A place for the call, of the plugin's share first, so that waiting for that share keeps nobody else waiting.
-async fn admit(plugin: &Loaded, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
+pub(crate) async fn admit(plugin: &Loaded, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
     if cancel.is_cancelled() {
         return Err(outcome::stopped(Stop::Cancelled, Duration::ZERO));
     }
@@ -216,16 +248,23 @@ async fn execute(job: Job) -> Outcome {
 }
 
 /// A fresh instance of a plugin, which knows of no call yet.
-pub(crate) async fn fresh(plugin: &Loaded, watch: &Arc<Watch>) -> (Store<CallState>, wasmtime::Result<Instance>) {
+pub(crate) async fn fresh(plugin: &Loaded, watch: &Arc<Watch>) -> (Store<CallState>, wasmtime::Result<Tools>) {
     let policy = &plugin.policy;
     let view = policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), true));
     let directory = view.as_ref().and_then(|_| policy.directory()?.to_str());
     let state = CallState::idle(&plugin.name, &policy.limits, Files::new(view, 0), directory, Arc::clone(watch));
-    instantiate(&plugin.pre, state, &policy.limits).await
+    let (mut store, instance) = instantiate(&plugin.pre, state, &policy.limits).await;
+    let exports = || plugin.exports.as_ref().ok_or_else(|| wasmtime::Error::msg("it exports no tools"));
+    let tools = instance.and_then(|instance| exports()?.load(&mut store, &instance));
+    (store, tools)
 }
 
 /// The one place that makes a store: everything that bounds a guest is set here.
-async fn instantiate(pre: &PluginPre<CallState>, state: CallState, limits: &Limits) -> (Store<CallState>, wasmtime::Result<Instance>) {
+pub(crate) async fn instantiate(
+    pre: &InstancePre<CallState>,
+    state: CallState,
+    limits: &Limits,
+) -> (Store<CallState>, wasmtime::Result<Instance>) {
     let mut store = Store::new(pre.engine(), state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.host_allocation);
@@ -252,7 +291,7 @@ pub(crate) async fn metered<F: Future>(watch: Arc<Watch>, future: F) -> F::Outpu
 }
 
 /// Ends a guest that waits in the host for something that never comes: it does not run, so the ticks don't reach it.
-async fn until_stopped(mut run: Pin<Box<dyn Future<Output = Outcome> + Send>>, watch: Arc<Watch>) -> Outcome {
+async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failure> {
     // A tick later than the guest would be stopped while it runs, so that it is the one to tell.
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
     let mut cancelled = pin!(watch.cancel.cancelled());
@@ -269,7 +308,7 @@ async fn until_stopped(mut run: Pin<Box<dyn Future<Output = Outcome> + Send>>, w
 }
 
 /// Waits for the thread that runs the call, and a little after its cancellation.
-async fn given_up(running: tokio::task::JoinHandle<Outcome>, watch: &Watch) -> Outcome {
+async fn given_up<T>(running: tokio::task::JoinHandle<Result<T, Failure>>, watch: &Watch) -> Result<T, Failure> {
     let mut running = pin!(running);
     let mut late = pin!(async {
         watch.cancel.cancelled().await;

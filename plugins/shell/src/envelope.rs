@@ -5,6 +5,10 @@ use serde::Serialize;
 /// Bytes of each output in an answer, as text: bytes that are none take more room there than they had.
 const MAX_OUTPUT: usize = 1 << 20;
 
+/// What begins a sequence that steers a terminal, and what takes a letter back.
+const ESCAPE: char = '\u{1b}';
+const BACKSPACE: char = '\u{8}';
+
 /// What a command came to, for programs. It is stable: fields may join, none changes.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct Envelope {
@@ -57,18 +61,24 @@ pub(crate) fn add_notice(text: &mut String, notice: &str) {
 }
 
 /// Output as a text that JSON has room for, and whether it is less than what was written. Bytes that are no text, and characters that
-/// steer terminals, are replaced; so they would be by the host.
+/// steer terminals, are replaced; so they would be by the host. Those stay by which the host knows what a terminal would not show, unless
+/// they are so many that it would be no use, and JSON takes six bytes for each.
 fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
-        text.extend(chunk.valid().chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c }));
+        let kept = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
+        text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
         // A character through which the cut went is left out.
         let invalid = chunk.invalid();
         let cut_through = truncated && chunks.peek().is_none() && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none());
         if !invalid.is_empty() && !cut_through {
             text.push('\u{fffd}');
         }
+    }
+    let steers = text.bytes().filter(|byte| [ESCAPE, BACKSPACE].map(|c| c as u8).contains(byte)).count();
+    if text.len() > MAX_OUTPUT / 4 && steers > text.len() / 6 {
+        text = text.replace([ESCAPE, BACKSPACE], "\u{fffd}");
     }
     let cut = text.len() > MAX_OUTPUT;
     text.truncate(text.floor_char_boundary(MAX_OUTPUT));

@@ -86,7 +86,7 @@ impl Scene {
             .config(loaded)
             .folders(own)
             .working_directory(&granted)
-            .builtins(&[builtin("file"), builtin("bench"), builtin("shell"), builtin("web")])
+            .builtins(&[builtin("file"), builtin("bench"), builtin("shell"), builtin("web"), builtin("filters")])
             .helper(berth())
             .build();
         let host = Arc::new(host.await.expect("the plugins load"));

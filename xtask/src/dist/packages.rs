@@ -9,7 +9,7 @@ use crate::cargo::{self, WASM};
 use crate::tidy::manifest::Manifest;
 
 /// The plugins that the binary carries: those that `host/cli/build.rs` names.
-const CARRIED: [&str; 4] = ["file", "hostile", "shell", "web"];
+const CARRIED: [&str; 5] = ["file", "filters", "hostile", "shell", "web"];
 
 /// A package whose code is in the binary, in the host or in a plugin that it carries.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]

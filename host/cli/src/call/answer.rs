@@ -34,6 +34,9 @@ pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Resu
     if let Err(failure) = &answer.outcome {
         write!(anstream::stderr(), "{}", explained(failure))?;
     }
+    if let Some(filtered) = answer.filtered.as_ref().filter(|filtered| filtered.lines[1] < filtered.lines[0]) {
+        writeln!(anstream::stderr(), "{FAINT}[{}] {filtered}{FAINT:#}", neutral_line(answer.provider.as_deref().unwrap_or_default()))?;
+    }
     if call.verbose {
         write!(anstream::stderr(), "{}", steps(&answer.id.to_string(), &answer.steps))?;
     }
@@ -54,6 +57,9 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
             object.insert("feedback".to_owned(), failure.feedback().into())
         }
     };
+    if let Some(filtered) = &answer.filtered {
+        object.insert("filtered".to_owned(), json!(filtered));
+    }
     if answer.truncated {
         object.insert("truncated".to_owned(), true.into());
     }

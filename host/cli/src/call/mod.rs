@@ -42,7 +42,10 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let session = session(call.session.as_deref(), &folders)?;
     let approver = Asker::of(call.yes, &folders, &loaded);
     let (answer, live) = host::block_on(async {
-        let host = host::build(options, folders, loaded).await?;
+        let host = match call.for_model {
+            true => host::build(options, folders, loaded).await?,
+            false => host::build_for_a_person(options, folders, loaded).await?,
+        };
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
         all_are_named(&call.attach, &arguments)?;
         let live = live::Live::where_watched();

@@ -29,7 +29,7 @@ use berth_contract::{Category, Failure, HostError, Outcome};
 use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
-pub use self::stats::ToolStats;
+pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 use crate::approvals::{Question, Reply};

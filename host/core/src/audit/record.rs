@@ -86,6 +86,14 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
     }
     line.flag("cached", facts.cached);
     line.flag("truncated", facts.truncated);
+    if let Some(filtered) = &facts.filtered {
+        line.plain("filtered_by", &filtered.filters.join(","), RULE);
+        line.word("filter_confidence", filtered.confidence.as_str());
+        let [lines, shown_lines] = filtered.lines;
+        let [whole, shown] = filtered.bytes;
+        let counts = [("whole_lines", lines), ("shown_lines", shown_lines), ("whole_bytes", whole), ("shown_bytes", shown)];
+        counts.into_iter().for_each(|(key, count)| line.number(key, count));
+    }
     line.words("injection_flagged", &facts.injections);
     told(&mut line, facts);
     line.into_bytes()

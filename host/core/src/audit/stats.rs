@@ -63,6 +63,85 @@ impl Trail {
     }
 }
 
+/// What was recorded of the filters of answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FilterStats {
+    /// The filters that an answer went through and that left something out, with commas between them.
+    pub filters: String,
+    /// Those answers.
+    pub answers: u64,
+    /// Their lines, before and after.
+    pub lines: [u64; 2],
+    /// Their bytes, before and after.
+    pub bytes: [u64; 2],
+    /// How many of them the filters were sure of.
+    pub full: u64,
+    /// Of how many they left out what stood in the middle, whatever that was.
+    pub partial: u64,
+    /// How many they did not recognise.
+    pub fallback: u64,
+}
+
+impl FilterStats {
+    /// How many hundredths of the lines were left out.
+    pub fn percent(&self) -> f64 {
+        let [before, after] = self.lines.map(|lines| lines as f64);
+        if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
+    }
+
+    /// Tokens that were saved, estimated: four bytes are taken for one.
+    pub fn tokens_saved(&self) -> u64 {
+        self.bytes[0].saturating_sub(self.bytes[1]) / 4
+    }
+}
+
+impl Trail {
+    /// Counts what filters left out, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`], naming the file.
+    pub fn filter_stats(&self) -> Result<Vec<FilterStats>, HostError> {
+        let mut all: BTreeMap<String, FilterStats> = BTreeMap::new();
+        for log in self.files() {
+            self.each_line(log, |line| {
+                if chain::kind(line) != b"outcome" {
+                    return;
+                }
+                let Ok(OfFilters { filtered_by: Some(filters), filter_confidence, whole_lines, shown_lines, whole_bytes, shown_bytes }) =
+                    serde_json::from_slice(line)
+                else {
+                    return;
+                };
+                let stats = all.entry(filters.clone()).or_insert_with(|| FilterStats { filters, ..FilterStats::default() });
+                stats.answers += 1;
+                for (sum, more) in [(&mut stats.lines, [whole_lines, shown_lines]), (&mut stats.bytes, [whole_bytes, shown_bytes])] {
+                    sum[0] += more[0];
+                    sum[1] += more[1];
+                }
+                match filter_confidence.as_deref() {
+                    Some("full") => stats.full += 1,
+                    Some("partial") => stats.partial += 1,
+                    _ => stats.fallback += 1,
+                }
+            })?;
+        }
+        Ok(all.into_values().collect())
+    }
+}
+
+/// What is recorded of an answer that was filtered.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfFilters {
+    filtered_by: Option<String>,
+    filter_confidence: Option<String>,
+    whole_lines: u64,
+    shown_lines: u64,
+    whole_bytes: u64,
+    shown_bytes: u64,
+}
+
 /// A request, or several of which nothing more is told.
 #[derive(Deserialize)]
 struct Egress {

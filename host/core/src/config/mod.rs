@@ -16,6 +16,7 @@ mod dependencies;
 mod describe;
 mod egress;
 mod file;
+mod filters;
 mod folders;
 mod gates;
 mod governing;
@@ -48,6 +49,8 @@ pub use bounded::Bounded;
 pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use describe::{KeyDescription, TableDescription, describe};
+pub(crate) use filters::BUILT_IN as BUILT_IN_FILTERS;
+pub use filters::{FilterRules, FilterSecurity, Filters, WrittenExpression};
 pub use folders::Folders;
 pub use governing::{
     ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,

@@ -92,6 +92,7 @@ impl Loaded {
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
         let files = self.file.iter().chain(ceilings).map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
         let authorities = self.authorities(folders, working_directory);
+        let authorities = authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
         let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });
         let of_secrets = self.secrets().filter_map(|(table, name, secret)| {
             let key = format!("{table}.secrets.{}", super::dotted_name(name));

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, rules};
 use super::{
-    AllowedPath, Authorization, Autonomy, Bounded, Dependencies, HostGrant, Network, Overflow, PathAccess, PathGlob, PermissionRule,
-    PolicyRules, Redaction, ResultCache, Retry, Secret, Serve, Shell, TrustLevel, VariableName, Web, WrittenHost, WrittenPrivateHosts,
-    WrittenProgram,
+    AllowedPath, Authorization, Autonomy, Bounded, Dependencies, Filters, HostGrant, Network, Overflow, PathAccess, PathGlob,
+    PermissionRule, PolicyRules, Redaction, ResultCache, Retry, Secret, Serve, Shell, TrustLevel, VariableName, Web, WrittenHost,
+    WrittenPrivateHosts, WrittenProgram,
 };
 
 /// What the operator can say. Every key has a safe default: with no file at all, the tools work on the working directory.
@@ -88,6 +88,8 @@ pub struct Tools {
     pub result_cache: ResultCache,
     /// Secrets in answers.
     pub redaction: Redaction,
+    /// What is left out of answers.
+    pub filters: Filters,
     /// Answers that are too long for a model.
     pub overflow: Overflow,
 }
@@ -112,6 +114,7 @@ rules!(Tools {
     retry: Rule::Table(Retry::RULES),
     result_cache: Rule::Table(ResultCache::RULES),
     redaction: Rule::Table(Redaction::RULES),
+    filters: Rule::Table(Filters::RULES),
     overflow: Rule::Table(Overflow::RULES),
 });
 
@@ -137,6 +140,7 @@ impl Default for Tools {
             retry: Retry::default(),
             result_cache: ResultCache::default(),
             redaction: Redaction::default(),
+            filters: Filters::default(),
             overflow: Overflow::default(),
         }
     }

@@ -6,6 +6,7 @@
 mod approvals;
 pub(crate) mod control;
 mod counsel;
+mod filters;
 mod folder;
 mod inspected;
 mod policies;
@@ -25,6 +26,7 @@ use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
 
 pub use approvals::{Approvals, Approved};
+pub use filters::FilterRulesState;
 pub use inspected::{Change, Difference, Inspected, ToolChange};
 pub(crate) use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use slot::{PluginPlace, PluginState, Waiting};
@@ -32,7 +34,8 @@ pub(crate) use tally::Tally;
 pub(crate) use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
-use crate::config::Reload;
+use crate::config::{BUILT_IN_FILTERS, Reload};
+use crate::filters::Chain;
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 
@@ -54,6 +57,8 @@ pub(crate) struct Plugins {
     changes: watch::Sender<u64>,
     /// Whether somebody looks again when files change.
     watched: bool,
+    /// The built-in filters and the operator's rules that they were loaded with.
+    filters: Mutex<Option<filters::Ruled>>,
 }
 
 /// What there is to load for a name.
@@ -72,9 +77,10 @@ impl Plugins {
     pub(crate) fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
         let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::of(&policies.folders);
-        let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Vec::new())?));
+        let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
         let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
-        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes, watched })
+        let filters = Mutex::default();
+        Ok(Self { runtime, policies, approvals, others, slots, catalogue, changing, changes, watched, filters })
     }
 
     /// The tools as they are now.
@@ -101,8 +107,11 @@ impl Plugins {
         if self.policies.is_replaced(builtin.name) {
             return Ok(());
         }
-        let candidate = Candidate::built_in(builtin)?;
-        let plugin = self.runtime.load(candidate, self.policies.built_in(builtin.name)?).await?;
+        let plugin = if builtin.name == BUILT_IN_FILTERS {
+            self.load_filters(builtin).await?
+        } else {
+            self.runtime.load(Candidate::built_in(builtin)?, self.policies.built_in(builtin.name)?).await?
+        };
         let mut slot = Slot::new(builtin.name.to_owned(), Place::BuiltIn);
         slot.serve(&plugin, true)?;
         self.slots().push(slot);
@@ -139,6 +148,7 @@ impl Plugins {
     /// changed since they failed. Says whether a file may still be half written, so that another look is due soon.
     pub(crate) async fn look(self: &Arc<Self>, again: bool) -> bool {
         let _changing = self.changing.lock().await;
+        self.look_at_rules().await;
         let this = Arc::clone(self);
         let looked = blocking(move || (this.found(), this.approvals.all())).await;
         let (found, approved) = match looked {
@@ -346,7 +356,7 @@ impl Plugins {
         let folder = self.policies.folder();
         let absent = configured.map(|name| (name.clone(), format!("there is no {name}.wasm in {}", folder.display())));
         let missing = waiting.chain(absent).collect();
-        let catalogue = Arc::new(Catalogue::new(tools, missing)?);
+        let catalogue = Arc::new(Catalogue::new(tools, self.chain(slots), missing)?);
         *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = catalogue;
         self.changes.send_modify(|count| *count += 1);
         Ok(())

@@ -73,6 +73,11 @@ impl Policies {
         self.policy(files, self.config.config.tools.limits)
     }
 
+    /// Where the operator's rules for filters stand.
+    pub(crate) fn filter_rules_path(&self) -> PathBuf {
+        self.config.filter_rules_path(&self.folders, &self.directory)
+    }
+
     /// What the plugin of a name is granted: a grant belongs to a name.
     pub(crate) fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;

@@ -150,7 +150,9 @@ impl Watcher {
     fn renew(&self, plugins: &Plugins) {
         let named = plugins.policies.named();
         let folders = named.iter().filter_map(|(_, path)| path.parent().map(Path::to_owned));
-        for folder in folders.chain([plugins.policies.folder(), plugins.policies.folders.data.clone()]) {
+        let rules = plugins.policies.filter_rules_path();
+        let rules = rules.parent().map(Path::to_owned);
+        for folder in folders.chain([plugins.policies.folder(), plugins.policies.folders.data.clone()]).chain(rules) {
             self.watch(&folder);
         }
     }

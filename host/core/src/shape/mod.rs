@@ -1,5 +1,6 @@
-//! The last step before the answer, always in this order: what could steer a terminal, a log or a model is neutralised, secrets are taken
-//! out, a long text is cut, and what strangers wrote gets a fence.
+//! The last step before the answer, always in this order: of what a program wrote, what a terminal would show is left; what could steer a
+//! terminal, a log or a model is neutralised, secrets are taken out, filters leave out what says nothing, secrets are looked for again, a
+//! long text is cut, and what strangers wrote gets a fence.
 //!
 //! So characters that hide a secret are gone before it is looked for, no cut leaves a part of one that nobody recognises, what is kept is
 //! what was redacted, and what the host says of a cut stands outside of the fence.
@@ -17,14 +18,17 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome};
-use berth_policy::redact;
+use berth_policy::{last_command, redact};
 use serde_json::{Value, json};
 
 use crate::catalogue::Tool;
 use crate::config::Redaction;
 use crate::facts::Facts;
+use crate::filters::terminal::Kind;
+use crate::filters::{Chain, Filtered, Filtering};
 use crate::host::Audience;
 use crate::overflow::{Id, Overflow, READ_OVERFLOW};
+use crate::subjects;
 use fence::Fence;
 use heard::Redacting;
 use sources::Source;
@@ -53,21 +57,68 @@ pub(crate) struct Shaping {
     /// Characters of text, beyond which an answer is cut for a model. 0: it isn't.
     pub(crate) threshold: usize,
     pub(crate) overflow: Arc<Overflow>,
+    pub(crate) filtering: Filtering,
 }
 
 impl Shaping {
     /// Shapes an outcome. What can't be looked through in time is withheld.
-    pub(crate) async fn shaped(&self, facts: &mut Facts, outcome: Outcome, cancel: &CancellationToken) -> Outcome {
+    pub(crate) async fn shaped(&self, chain: &Chain, facts: &mut Facts, outcome: Outcome, cancel: &CancellationToken) -> Outcome {
         let source = self.redacts(facts).then(|| Source::of(facts));
-        let (mut outcome, truncated) = cleaned(outcome, source, self.result, cancel).await;
+        let (outcome, truncated) = cleaned(outcome, source, kind(facts), self.result, cancel).await;
         facts.truncated |= truncated;
+        let (mut outcome, notice) = self.filtered(chain, facts, outcome, source, cancel).await;
         if is_strange(facts) {
             facts.injections = flagged::flag(&mut outcome).await;
         }
         if facts.audience == Audience::Model {
             self.for_model(facts, &mut outcome).await;
         }
+        if let Some(notice) = notice {
+            let content = match &mut outcome {
+                Ok(output) => &mut output.content,
+                Err(failure) => &mut failure.content,
+            };
+            content.push(Content::text(notice));
+        }
         outcome
+    }
+
+    /// What the filters leave, and what is said of the rest.
+    async fn filtered(
+        &self,
+        chain: &Chain,
+        facts: &mut Facts,
+        mut outcome: Outcome,
+        source: Option<Source>,
+        cancel: &CancellationToken,
+    ) -> (Outcome, Option<String>) {
+        // The rest of an answer is asked for to be seen.
+        let shorten = self.threshold > 0 && !facts.tool.as_deref().is_some_and(is_rest);
+        let mut change = match self.filtering.apply(chain, facts, shorten, &outcome, cancel).await {
+            Ok(Some(change)) => change,
+            Ok(None) => return (outcome, None),
+            Err(withheld) => return (Err(withheld), None),
+        };
+        let mut notice = None;
+        if let Some(whole) = change.whole.take() {
+            let kept = match self.kept(facts, whole, is_strange(facts)).await {
+                kept @ Ok(_) => kept,
+                Err(error) => {
+                    // What can't be read on is not left out.
+                    tracing::warn!("an answer is not filtered, since the whole of it can't be kept: {error}");
+                    return (outcome, None);
+                }
+            };
+            let Filtered { filters, lines: [before, after], .. } = &change.filtered;
+            notice = Some(format!("[Filtered by {}: {before} lines -> {after} lines. {}]\n", filters.join(", "), told(&kept, 0)));
+            facts.truncated = true;
+        }
+        let filtered = change.make(&mut outcome);
+        flagged::tell(&mut outcome, "berth:filtered", json!(filtered));
+        facts.filtered = Some(filtered);
+        let (outcome, truncated) = cleaned(outcome, source, Kind::Stored, self.result, cancel).await;
+        facts.truncated |= truncated;
+        (outcome, notice)
     }
 
     /// Who hears what a call tells while it runs: `events`, without the secrets.
@@ -156,6 +207,13 @@ impl Shaping {
     }
 }
 
+/// What a call's texts are to a terminal.
+fn kind(facts: &Facts) -> Kind {
+    let Some(tool) = facts.tool.as_deref() else { return Kind::Written };
+    let command = subjects::commands(tool, &facts.arguments).next().and_then(last_command);
+    Kind::of(&tool.definition, command.as_deref())
+}
+
 /// Whether a tool reads on in an answer that was kept.
 fn is_rest(tool: &Tool) -> bool {
     tool.definition.name == READ_OVERFLOW && tool.is_built_in()
@@ -182,11 +240,11 @@ pub(crate) async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send +
 }
 
 /// [`clean()`], where nobody waits for it.
-async fn cleaned(outcome: Outcome, source: Option<Source>, limit: usize, cancel: &CancellationToken) -> (Outcome, bool) {
+async fn cleaned(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize, cancel: &CancellationToken) -> (Outcome, bool) {
     if !is_long(&outcome) {
-        return clean(outcome, source, limit);
+        return clean(outcome, source, kind, limit);
     }
-    let cleaned = in_time(move || clean(outcome, source, limit), PATIENCE, GRACE, cancel).await;
+    let cleaned = in_time(move || clean(outcome, source, kind, limit), PATIENCE, GRACE, cancel).await;
     cleaned.unwrap_or_else(|withheld| (Err(withheld), false))
 }
 
@@ -254,12 +312,15 @@ fn is_longer(value: &Value, threshold: usize) -> bool {
 }
 
 /// Neutralised, redacted and bounded, in this order; and whether something was left out.
-fn clean(outcome: Outcome, source: Option<Source>, limit: usize) -> (Outcome, bool) {
+fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> (Outcome, bool) {
     let mut truncated = false;
     let keys = source.map(Source::keys);
-    let json = |value: Value| match keys {
-        Some(keys) => redact::json(neutral_json(value), keys),
-        None => neutral_json(value),
+    let json = |value: Value| {
+        let value = neutral_json(shown(value, kind));
+        match keys {
+            Some(keys) => redact::json(value, keys),
+            None => value,
+        }
     };
     let redacted = |text: String| match keys {
         Some(keys) => redact::owned(text, keys),
@@ -267,7 +328,7 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize) -> (Outcome, bo
     };
     let outcome = match outcome {
         Ok(mut output) => {
-            output.content = bounded(contents(output.content, source), limit, &mut truncated);
+            output.content = bounded(contents(output.content, source, kind), limit, &mut truncated);
             output.structured = output.structured.map(json);
             output.meta = output.meta.map(json);
             Ok(output)
@@ -277,7 +338,7 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize) -> (Outcome, bo
             failure.message = shortened(text(failure.message));
             failure.suggestion = failure.suggestion.map(text);
             failure.code = failure.code.map(text);
-            failure.content = bounded(contents(failure.content, source), limit, &mut truncated);
+            failure.content = bounded(contents(failure.content, source, kind), limit, &mut truncated);
             failure.structured = failure.structured.map(json);
             failure.meta = failure.meta.map(json);
             failure.retry_after = failure.retry_after.map(|wait| wait.min(MAX_WAIT));
@@ -298,14 +359,29 @@ fn clean(outcome: Outcome, source: Option<Source>, limit: usize) -> (Outcome, bo
     (outcome, truncated)
 }
 
+/// The texts of a value as a terminal would show them.
+fn shown(value: Value, kind: Kind) -> Value {
+    match value {
+        Value::String(text) => Value::String(kind.shown(text)),
+        Value::Array(items) if kind == Kind::Lines => Value::Array(items.into_iter().map(|item| shown(item, kind)).collect()),
+        Value::Object(fields) if kind == Kind::Lines => {
+            Value::Object(fields.into_iter().map(|(name, field)| (name, shown(field, kind))).collect())
+        }
+        value => value,
+    }
+}
+
 fn shortened(mut text: String) -> String {
     text.truncate(cut(&text, MAX_MESSAGE).len());
     text
 }
 
 /// The parts, each neutralised and redacted, and what begins in one and ends in another.
-fn contents(parts: Vec<Content>, source: Option<Source>) -> Vec<Content> {
-    let parts = parts.into_iter().map(Content::neutralised);
+fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Content> {
+    let parts = parts.into_iter().map(|part| match part.body {
+        Body::Text(text) => Content { body: Body::Text(kind.shown(text)), ..part }.neutralised(),
+        _ => part.neutralised(),
+    });
     let Some(source) = source else { return parts.collect() };
     let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
     let texts = parts.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
@@ -351,7 +427,7 @@ mod tests {
     use berth_policy::redact::Keys;
 
     fn cleaned_now(output: Output, limit: usize) -> (Output, bool) {
-        let (shaped, truncated) = clean(Ok(output), Some(Source::One(Keys::Text)), limit);
+        let (shaped, truncated) = clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);
         (shaped.expect("is an output"), truncated)
     }
 
@@ -373,7 +449,8 @@ mod tests {
         runtime.block_on(async {
             let cancel = CancellationToken::new();
             for (text, at_once) in [("token=hunter22\n".to_owned(), true), ("token=hunter22\n".repeat(10_000), false)] {
-                let mut cleaning = std::pin::pin!(cleaned(Ok(Output::text(text)), Some(Source::One(Keys::Text)), usize::MAX, &cancel));
+                let mut cleaning =
+                    std::pin::pin!(cleaned(Ok(Output::text(text)), Some(Source::One(Keys::Text)), Kind::Stored, usize::MAX, &cancel));
                 let polled = cleaning.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert_eq!(polled.is_ready(), at_once, "others may run meanwhile");
                 if !at_once {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use berth_host::Filtered;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +24,7 @@ type Labels<const COUNT: usize> = [(&'static str, String); COUNT];
 pub(crate) struct Metrics {
     calls: Family<Labels<2>, Counter<u64, AtomicU64>>,
     seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    filtered: Family<Labels<2>, Counter<u64, AtomicU64>>,
     running: Gauge<i64, AtomicI64>,
     requests: Family<Labels<1>, Counter<u64, AtomicU64>>,
     connections: Gauge<i64, AtomicI64>,
@@ -33,13 +35,15 @@ impl Metrics {
     pub(super) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("berth");
         let (calls, running, requests, connections) = (Family::default(), Gauge::default(), Family::default(), Gauge::default());
+        let filtered = Family::default();
         let seconds: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(SECONDS));
         registry.register("calls", "Calls that ended, by tool and by what came of them", Family::clone(&calls));
         registry.register("call_seconds", "How long calls took, waiting for persons included", Family::clone(&seconds));
+        registry.register("filtered_bytes", "Bytes of answers that filters made shorter, before and after", Family::clone(&filtered));
         registry.register("calls_running", "Calls that run or wait", Gauge::clone(&running));
         registry.register("http_requests", "Requests that were answered, by status", Family::clone(&requests));
         registry.register("http_connections", "Connections that are open", Gauge::clone(&connections));
-        Arc::new(Self { calls, seconds, running, requests, connections, registry })
+        Arc::new(Self { calls, seconds, filtered, running, requests, connections, registry })
     }
 
     /// A call runs until what this returns is dropped.
@@ -51,6 +55,13 @@ impl Metrics {
     pub(crate) fn called(&self, tool: &str, outcome: &str, took: Duration) {
         self.calls.get_or_create(&[("tool", tool.to_owned()), ("outcome", outcome.to_owned())]).inc();
         self.seconds.get_or_create(&[("tool", tool.to_owned())]).observe(took.as_secs_f64());
+    }
+
+    /// Filters made an answer shorter.
+    pub(crate) fn filtered(&self, filtered: &Filtered) {
+        for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
+            self.filtered.get_or_create(&[("filters", filtered.filters.join(",")), ("state", state.to_owned())]).inc_by(bytes);
+        }
     }
 
     /// A connection is open until what this returns is dropped.

@@ -58,6 +58,8 @@ pub(super) struct Reading {
     pub(super) unclear: Option<&'static str>,
     pub(super) substitutes: bool,
     pub(super) bomb: bool,
+    /// The command whose output the text's output is.
+    pub(super) last: Option<Part>,
     todo: VecDeque<Todo>,
     work: usize,
     /// What the parser may still take.
@@ -167,6 +169,9 @@ impl Reading {
             } else {
                 self.unclear(TOO_MUCH);
             }
+        }
+        if depth == 0 {
+            self.last = parsed.last;
         }
         parsed.scripts.into_iter().for_each(|script| self.script(script, depth + 1));
         parsed.unclear.into_iter().for_each(|why| self.unclear(why));

@@ -8,6 +8,7 @@
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
 use super::document;
+use super::last;
 use super::word::{DISPUTED, Word, expands, word};
 
 /// Why a text is unclear that the grammar can't read.
@@ -38,6 +39,8 @@ pub(super) struct Parsed {
     pub(super) substitutes: bool,
     /// Whether a function in it starts itself twice.
     pub(super) bomb: bool,
+    /// The command whose output the text's output is.
+    pub(super) last: Option<Part>,
 }
 
 /// A simple command: a program and its arguments.
@@ -145,7 +148,12 @@ pub(super) fn parse(source: &str, steps: &mut usize) -> Parsed {
     walk.gap(&source[..root.start_byte()], None);
     walk.gap(&source[root.end_byte()..], None);
     walk.run(root);
-    walk.parsed
+    let last = last::node(root, source).and_then(|node| {
+        let mut alone = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
+        alone.command(node, &[], &[]);
+        alone.parsed.parts.pop()
+    });
+    Parsed { last, ..walk.parsed }
 }
 
 struct Walk<'t> {

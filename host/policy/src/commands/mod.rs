@@ -10,6 +10,7 @@ mod blocklist;
 mod document;
 mod follow;
 mod grammar;
+mod last;
 mod programs;
 mod risk;
 mod variables;
@@ -127,6 +128,13 @@ pub fn look(text: &str) -> Looked {
     Command::read(text).looked()
 }
 
+/// The command whose output the output of a command line is, as far as one can be told: the last one, without what its output is piped to,
+/// its redirections and variables, what only starts it (`sudo`, `env`, `timeout 10`) and the folder of its program. Its words stand one
+/// space apart.
+pub fn last_command(text: &str) -> Option<String> {
+    Command::read(text).last.clone()
+}
+
 /// The command line that runs a program with arguments, each quoted where that is needed.
 pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
     let quote = |word: &'w String| shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), |quoted| quoted.into_owned());
@@ -146,6 +154,8 @@ pub(crate) struct Command {
     pub(crate) unclear: Option<&'static str>,
     /// Whether one of the four forms stands in it that put a command's output into another command.
     pub(crate) substitutes: bool,
+    /// The command whose output the text's output is, in one line.
+    last: Option<String>,
 }
 
 impl Command {
@@ -164,11 +174,12 @@ impl Command {
     }
 
     fn of(text: &str) -> Self {
-        let Reading { programs, redirects, texts, unclear, substitutes, bomb, .. } = Reading::of(text);
+        let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } = Reading::of(text);
         let bomb = bomb.then_some("it starts itself again and again");
         // A text that is too long holds nothing else that is known.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
-        Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes }
+        let last = last.as_ref().and_then(last::line);
+        Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 
     /// The highest risk of what it would do, and the program or file that brings it.

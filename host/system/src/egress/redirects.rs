@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use berth_policy::egress::Target;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 use url::Url;
@@ -67,6 +68,8 @@ impl Redirects {
             return;
         }
         let Some(to) = headers.get(http::header::LOCATION).and_then(|to| url.join(to.to_str().ok()?).ok()) else { return };
+        // In the one form that requests have, or it would not be known again.
+        let to = Target::with_url(to.as_str()).ok().and_then(|(_, text)| Url::parse(&text).ok()).unwrap_or(to);
         let elsewhere = to.origin() != url.origin();
         let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // What has led away from an origin once does so however often it comes again, and a circle does not begin anew.

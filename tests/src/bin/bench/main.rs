@@ -5,6 +5,7 @@
 
 mod calls;
 mod files;
+mod filters;
 mod governed;
 mod kept;
 mod loaded;
@@ -39,7 +40,7 @@ struct Group {
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -48,6 +49,7 @@ const GROUPS: [Group; 12] = [
     Group { names: &["process"], measure: process::measure },
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["web"], measure: web::measure },
+    Group { names: &["filters"], measure: filters::measure },
     Group { names: &["memory", "plugins"], measure: loaded::measure },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },

@@ -84,6 +84,11 @@ impl Sandbox {
         &self.runtime
     }
 
+    /// The host itself.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// One call, which has to succeed. Its answer is taken whole, as that of the program is that it is compared with.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, String> {
         self.call_for(Audience::Person, tool, arguments).await
@@ -168,7 +173,7 @@ fn builder(repository: &Path) -> Result<HostBuilder, String> {
         let wasm = read(&repository.join(format!("target/plugins/{name}.wasm")))?;
         Ok(Builtin { name, wasm: wasm.leak(), compiled: None })
     };
-    let builtins = [builtin("file")?, builtin("shell")?, builtin("web")?];
+    let builtins = [builtin("file")?, builtin("shell")?, builtin("web")?, builtin("filters")?];
     let folders = Folders::inside(&repository.join("target/bench/home"));
     // Hundreds of thousands of calls are recorded; none of them is looked at.
     let loaded = loaded(&folders, &["tools.result_cache.enabled=false", "audit.keep=1"])?;

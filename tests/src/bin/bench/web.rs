@@ -40,7 +40,7 @@ fn one(sandbox: &Sandbox, address: SocketAddr, page: &Path) -> Result<Row, Strin
         return Ok(Row::not_measured("web", what, Unit::Ratio, target, NO_RIVAL.to_owned()));
     }
     let url = format!("http://{address}/page");
-    let arguments = || json!({ "url": url, "max_length": 1_000_000 });
+    let arguments = || json!({ "url": url, "max_length": 200_000 });
     let ours = || {
         let all = time(|| (0..CALLS).try_for_each(|_| sandbox.call_and_wait("fetch", arguments()).map(drop)))?;
         Ok(all / u32::try_from(CALLS).unwrap_or(1))

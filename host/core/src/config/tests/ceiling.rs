@@ -65,7 +65,9 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
             json!([{ "pattern": "b", "action": "deny" }, { "pattern": "a", "action": "allow" }]),
         ),
         "tools.authorization.rules" => return None,
-        "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" => ("[\"a\"]", "[\"b\"]", json!(["a", "b"])),
+        "tools.shell.blocked_commands" | "tools.shell.confirm_patterns" | "tools.filters.security.extra_patterns" => {
+            ("[\"a\"]", "[\"b\"]", json!(["a", "b"]))
+        }
         "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),

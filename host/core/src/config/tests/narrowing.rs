@@ -168,6 +168,12 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.result_cache.max_entries" => "tools.result_cache.max_entries = 513",
         "tools.redaction.enabled" => "tools.redaction.enabled = false",
         "tools.redaction.exempt" => "tools.redaction.exempt = [\"read\"]",
+        "tools.filters.enabled" => "tools.filters.enabled = false",
+        "tools.filters.filters_path" => "tools.filters.filters_path = \"evil.toml\"",
+        "tools.filters.chain" => "tools.filters.chain = [\"evil\"]",
+        "tools.filters.security.enabled" => "tools.filters.security.enabled = false",
+        // They add up: more lines come back.
+        "tools.filters.security.extra_patterns" => return None,
         "tools.overflow.threshold" => "tools.overflow.threshold = 0",
         "tools.overflow.retention_hours" => "tools.overflow.retention_hours = 169",
         "tools.overflow.max_mib" => "tools.overflow.max_mib = 257",

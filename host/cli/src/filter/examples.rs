@@ -1,0 +1,122 @@
+//! The examples that rules carry: an output, and what is to become of it.
+
+use std::io::{self, Write};
+
+use berth_host::text::neutral;
+use berth_host::{Content, FilterInput, FilterState, FilterVerdict, Host};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::style::{BAD, FAINT, GOOD, WARNING};
+
+/// What is read of what a filter says of itself.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    examples: Vec<Example>,
+}
+
+/// One example.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Example {
+    /// What the command ended with.
+    exit: i32,
+    /// What goes in.
+    input: String,
+    /// What has to come out. Absent: that isn't said.
+    output: Option<String>,
+    /// What has to stand in it.
+    contains: Vec<String>,
+    /// What must not.
+    lacks: Vec<String>,
+}
+
+/// What became of the examples.
+#[derive(Default)]
+struct Counts {
+    examples: u64,
+    wrong: Vec<String>,
+    without: Vec<String>,
+}
+
+pub(super) async fn run(host: &Host, names: &[String], as_json: bool) -> Result<Exit, Error> {
+    let filters = host.filters();
+    if let Some(unknown) = names.iter().find(|name| !filters.iter().any(|filter| filter.name == **name)) {
+        return Err(Error::Usage(format!("there is no filter `{unknown}`; `berth filter list` shows which there are")));
+    }
+    let mut counts = Counts::default();
+    for filter in filters.iter().filter(|filter| names.is_empty() || names.contains(&filter.name)) {
+        counts.add(host, filter).await;
+    }
+    let problems = host.filter_rules().map(|rules| rules.problems).unwrap_or_default();
+    let exit = if counts.wrong.is_empty() && problems.is_empty() { Exit::Success } else { Exit::ToolFailure };
+    let Counts { examples, wrong, without } = counts;
+    if as_json {
+        let ok = exit == Exit::Success;
+        let object = json!({ "ok": ok, "examples": examples, "wrong": wrong, "problems": problems, "without_examples": without });
+        writeln!(io::stdout().lock(), "{object:#}")?;
+        return Ok(exit);
+    }
+    let mut out = anstream::stdout().lock();
+    for problem in &problems {
+        writeln!(out, "{BAD}wrong{BAD:#}: {}", neutral(problem))?;
+    }
+    for wrong in &wrong {
+        writeln!(out, "{BAD}wrong{BAD:#}: {}", neutral(wrong))?;
+    }
+    if !without.is_empty() {
+        writeln!(out, "{WARNING}note{WARNING:#}: without examples: {}", neutral(&without.join(", ")))?;
+    }
+    match wrong.len() {
+        0 => writeln!(out, "{GOOD}ok{GOOD:#}: {examples} examples {FAINT}come out as they say{FAINT:#}")?,
+        count => writeln!(out, "{count} of {examples} examples don't come out as they say")?,
+    }
+    Ok(exit)
+}
+
+impl Counts {
+    async fn add(&mut self, host: &Host, filter: &FilterState) {
+        let name = &filter.name;
+        let meta = filter.definition.meta.as_deref().map_or_else(|| Ok(Meta::default()), serde_json::from_str::<Meta>);
+        let examples = match meta {
+            Ok(meta) => meta.examples,
+            Err(error) => return self.wrong.push(format!("{name}: its examples can't be read: {error}")),
+        };
+        if examples.is_empty() {
+            self.without.push(name.clone());
+        }
+        for (at, example) in examples.iter().enumerate() {
+            self.examples += 1;
+            if let Err(why) = checked(host, name, example).await {
+                self.wrong.push(format!("{name}, example {}: {why}", at + 1));
+            }
+        }
+    }
+}
+
+async fn checked(host: &Host, name: &str, example: &Example) -> Result<(), String> {
+    let input = FilterInput {
+        tool: "bash".to_owned(),
+        exit_code: Some(example.exit),
+        content: vec![Content::text(example.input.clone())],
+        ..FilterInput::default()
+    };
+    let left = match host.try_filter(name, input).await.map_err(|failure| failure.message)? {
+        FilterVerdict::Keep => example.input.clone(),
+        FilterVerdict::Replace { content, .. } => content.iter().filter_map(Content::as_text).collect(),
+        FilterVerdict::Block(reason) => return Err(format!("it is withheld: {reason}")),
+    };
+    if example.output.as_ref().is_some_and(|output| output.trim_end() != left.trim_end()) {
+        return Err(format!("what comes out is\n{left}"));
+    }
+    if let Some(missing) = example.contains.iter().find(|text| !left.contains(text.as_str())) {
+        return Err(format!("`{missing}` is missing of what comes out:\n{left}"));
+    }
+    match example.lacks.iter().find(|text| left.contains(text.as_str())) {
+        Some(there) => Err(format!("`{there}` stands in what comes out:\n{left}")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,40 @@
+//! Columns for people.
+
+use std::io::{self, Write};
+
+use crate::style::FAINT;
+
+/// Rows under their heads.
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+    /// Columns of numbers, which stand on the right.
+    numbers: &'static [usize],
+}
+
+impl<const N: usize> Table<N> {
+    pub(super) fn new(heads: [&str; N], numbers: &'static [usize]) -> Self {
+        Self { rows: vec![heads.map(str::to_owned)], numbers }
+    }
+
+    pub(super) fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+
+    pub(super) fn print(&self) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; N] = std::array::from_fn(width);
+        for (at, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match self.numbers.contains(&column) {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:width$}"),
+            });
+            let line = cells.collect::<Vec<_>>().join("  ");
+            match at {
+                0 => writeln!(out, "{FAINT}{}{FAINT:#}", line.trim_end())?,
+                _ => writeln!(out, "{}", line.trim_end())?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What a terminal would show of a program's output: without the sequences that steer it, and of a line that was written again and again
+//! only what was written last.
+
+/// Bytes of a state of a line that is written over.
+const LONGEST_STATE: usize = 512;
+
+const ESCAPE: char = '\u{1b}';
+
+/// A text without control sequences (ECMA-48, and what xterm adds). `as_lines`: as a terminal would show it, of each line what stands behind
+/// the last carriage return, without what backspaces took back, and of several empty lines one.
+pub fn shown(text: String, as_lines: bool) -> String {
+    let may_steer = text.bytes().any(|byte| matches!(byte, 0x1b | b'\r' | 0x08 | 0xc2));
+    let text = if may_steer && text.contains([ESCAPE, '\u{9b}']) { without_sequences(&text) } else { text };
+    if !as_lines {
+        return text;
+    }
+    let text = if may_steer && text.contains(['\r', '\u{8}']) { lines(&text) } else { text };
+    let has_empty = ["\n\n\n", "\n \n", "\n\t\n"].iter().any(|lines| text.contains(lines));
+    if has_empty { collapsed(&text) } else { text }
+}
+
+/// Without the control sequences of ECMA-48 and what xterm adds to them.
+fn without_sequences(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find([ESCAPE, '\u{9b}']) {
+        plain.push_str(&rest[..at]);
+        let sequence = &rest[at..];
+        rest = &sequence[length(sequence)..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The bytes of the sequence with which a text begins. One that has no end is what can be told of it, so that nothing behind it is lost.
+fn length(text: &str) -> usize {
+    let mut letters = text.char_indices().skip(1);
+    let Some((at, kind)) = letters.next() else { return text.len() };
+    let controls = |first: usize| {
+        let ends = |c: char| ('\u{40}'..='\u{7e}').contains(&c);
+        let inside = |c: char| ('\u{20}'..='\u{3f}').contains(&c);
+        let end = text[first..].char_indices().find(|(_, c)| !inside(*c));
+        match end {
+            Some((end, c)) if ends(c) => first + end + 1,
+            Some((end, _)) => first + end,
+            None => text.len(),
+        }
+    };
+    if text.starts_with('\u{9b}') {
+        return controls('\u{9b}'.len_utf8());
+    }
+    match kind {
+        '[' => controls(at + 1),
+        // A string, up to BEL or ST, on one line.
+        ']' | 'P' | 'X' | '^' | '_' => {
+            let body = &text[at + 1..];
+            match body.find(['\u{7}', ESCAPE, '\u{9c}', '\n']) {
+                Some(end) if body[end..].starts_with("\u{1b}\\") => at + 1 + end + 2,
+                Some(end) if body[end..].starts_with('\n') || body[end..].starts_with(ESCAPE) => at + 1 + end,
+                Some(end) => at + 1 + end + body[end..].chars().next().map_or(0, char::len_utf8),
+                None => text.len().min(at + 1),
+            }
+        }
+        // Character sets and the like: intermediate letters, and one more.
+        '\u{20}'..='\u{2f}' => {
+            let end = text[at..].find(|c: char| !('\u{20}'..='\u{2f}').contains(&c)).map_or(text.len(), |end| at + end);
+            end + text[end..].chars().next().filter(char::is_ascii).map_or(0, char::len_utf8)
+        }
+        '\u{30}'..='\u{7e}' => at + 1,
+        _ => at,
+    }
+}
+
+/// Of each line what was written last, behind the last carriage return, and without what was taken back. What is longer than a terminal is
+/// wide was no state that was meant to be written over.
+fn lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let line = line.trim_end_matches('\r');
+        let (before, last) = line.rsplit_once('\r').unwrap_or(("", line));
+        for long in before.split('\r').filter(|state| state.len() > LONGEST_STATE) {
+            shown.push_str(long);
+            shown.push('\n');
+        }
+        if last.contains('\u{8}') {
+            let mut kept = String::with_capacity(last.len());
+            for c in last.chars() {
+                if c == '\u{8}' {
+                    kept.pop();
+                } else {
+                    kept.push(c);
+                }
+            }
+            shown.push_str(&kept);
+        } else {
+            shown.push_str(last);
+        }
+        shown.push_str(end);
+    }
+    shown
+}
+
+/// Of several empty lines one.
+fn collapsed(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut empty = false;
+    for line in text.split_inclusive('\n') {
+        let is_empty = line.trim().is_empty();
+        if !(is_empty && empty) {
+            left.push_str(if is_empty { "\n" } else { line });
+        }
+        empty = is_empty;
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(shown(text.to_owned(), true), expected, "{text:?}");
+    }
+
+    #[test]
+    fn sequences_are_gone_and_nothing_else() {
+        check("\u{1b}[1;31merror\u{1b}[0m: x", "error: x");
+        check("\u{1b}[?25l\u{1b}[2K\u{1b}[38;5;10mgreen\u{1b}[m", "green");
+        check("\u{1b}]0;title\u{7}a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "alink");
+        check("\u{1b}(Ba\u{1b}Mb\u{1b}=c", "abc");
+        check("\u{9b}31mx", "x");
+        check("a\u{1b}", "a");
+        check("a\u{1b}[31", "a");
+        check("\u{1b}[31\nb", "\nb");
+        check("\u{1b}]0;no end\nerror: b", "\nerror: b");
+        check("\u{1b}]0;no end", "0;no end");
+        check("\u{1b}é", "é");
+        check("[0m is no sequence", "[0m is no sequence");
+    }
+
+    #[test]
+    fn of_progress_the_last_state_is_left() {
+        check("1%\r2%\r100%\ndone\r\n", "100%\ndone\n");
+        check("a\rb\r\n\r\nc", "b\n\nc");
+        let data = "x".repeat(600);
+        check(&format!("1%\r{data}\r2%\n"), &format!("{data}\n2%\n"));
+        check("b\u{8}bo\u{8}ol\u{8}ld", "bold");
+        check("\u{8}x", "x");
+    }
+
+    #[test]
+    fn of_several_empty_lines_one_is_left() {
+        check("a\n\n\n\nb\n \n\t\nc\n", "a\n\nb\n\nc\n");
+        check("a\n\nb", "a\n\nb");
+        assert_eq!(shown("a\n\n\nb\r\u{1b}[1mc".into(), false), "a\n\n\nb\rc");
+    }
+}

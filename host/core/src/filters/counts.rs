@@ -1,0 +1,74 @@
+//! What each filter did, since the host started.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use berth_contract::Confidence;
+use serde::{Deserialize, Serialize};
+
+/// Answers after which the log is told how much was left out.
+const TELL_EACH: u64 = 50;
+
+/// What a filter did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterCounts {
+    /// Answers that it looked at.
+    pub runs: u64,
+    /// Those that it changed.
+    pub changed: u64,
+    /// Those at which it failed.
+    pub failed: u64,
+    /// Bytes of the answers that it changed, before and after.
+    pub bytes: [u64; 2],
+    /// How sure it was of those, by the three words of [`Confidence`].
+    pub full: u64,
+    /// See `full`.
+    pub partial: u64,
+    /// See `full`.
+    pub fallback: u64,
+}
+
+/// The counts of all filters, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(Mutex<BTreeMap<String, FilterCounts>>);
+
+impl Counts {
+    pub(crate) fn of(&self, filter: &str) -> FilterCounts {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(filter).copied().unwrap_or_default()
+    }
+
+    pub(super) fn kept(&self, filter: &str) {
+        self.change(filter, |_| {});
+    }
+
+    pub(super) fn failed(&self, filter: &str) {
+        self.change(filter, |counts| counts.failed += 1);
+    }
+
+    pub(super) fn replaced(&self, filter: &str, before: usize, after: usize, confidence: Confidence) {
+        self.change(filter, |counts| {
+            counts.changed += 1;
+            counts.bytes[0] += before as u64;
+            counts.bytes[1] += after as u64;
+            match confidence {
+                Confidence::Full => counts.full += 1,
+                Confidence::Partial => counts.partial += 1,
+                Confidence::Fallback => counts.fallback += 1,
+            }
+        });
+    }
+
+    fn change(&self, filter: &str, change: impl FnOnce(&mut FilterCounts)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = match all.get_mut(filter) {
+            Some(counts) => counts,
+            None => all.entry(filter.to_owned()).or_default(),
+        };
+        counts.runs += 1;
+        change(counts);
+        if counts.runs % TELL_EACH == 0 {
+            let FilterCounts { runs, changed, failed, bytes: [before, after], .. } = *counts;
+            tracing::debug!(target: "berth::filters", filter, runs, changed, failed, before, after, "so far");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What is left out of an answer, so that a model reads what matters: the filters of plugins, asked one after the other.
+//!
+//! No filter sees a secret, since they are taken out before, and none brings one back, since it is looked for again. One that makes answers
+//! shorter fails open: whatever goes wrong, the answer stays as it was. One that keeps something back fails closed. What was left out is
+//! kept for `read_overflow`, and lines that matter for security come back.
+
+mod chain;
+mod counts;
+mod streams;
+pub(crate) mod terminal;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use berth_contract::text::cut;
+use berth_contract::{
+    Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict, HostError, Outcome, Purpose,
+};
+use berth_policy::{SecurityLines, last_command};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::host::Audience;
+use crate::{config, subjects};
+pub(crate) use chain::{Chain, Link};
+pub(crate) use counts::Counts;
+pub use counts::FilterCounts;
+use streams::Streams;
+
+/// Bytes of text below which there is nothing to gain: what says that something was left out takes some, too.
+const SHORT: usize = 400;
+
+/// Bytes that have to be saved for the same reason.
+const GAIN: usize = 200;
+
+/// Lines that matter for security which are put back, and bytes of each.
+const MAX_LINES: usize = 20;
+const MAX_LINE: usize = 400;
+
+/// What filters made of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filtered {
+    /// The filters that left something out, in their order.
+    pub filters: Vec<String>,
+    /// How sure they are that nothing that matters was lost: the least sure of them.
+    pub confidence: Confidence,
+    /// Lines before and after.
+    pub lines: [u64; 2],
+    /// Bytes before and after.
+    pub bytes: [u64; 2],
+}
+
+impl Filtered {
+    /// How many hundredths of the lines are gone.
+    pub fn percent(&self) -> f64 {
+        let [before, after] = self.lines.map(|lines| lines as f64);
+        if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
+    }
+
+    /// Tokens that are saved, estimated: four bytes are taken for one.
+    pub fn tokens_saved(&self) -> u64 {
+        self.bytes[0].saturating_sub(self.bytes[1]) / 4
+    }
+}
+
+/// `342 lines -> 28 lines, 91.8% filtered`
+impl std::fmt::Display for Filtered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} lines -> {} lines, {:.1}% filtered", self.lines[0], self.lines[1], self.percent())
+    }
+}
+
+/// How answers are filtered.
+#[derive(Debug)]
+pub(crate) struct Filtering {
+    /// Whether answers are made shorter.
+    enabled: bool,
+    /// What no filter takes out.
+    kept: Option<SecurityLines>,
+    pub(crate) counts: Counts,
+}
+
+/// What becomes of an answer.
+pub(crate) struct Change {
+    pub(crate) filtered: Filtered,
+    /// What was to be read before something was left out for being of no interest. None where nothing was.
+    pub(crate) whole: Option<String>,
+    streams: Streams,
+    content: Vec<Content>,
+}
+
+impl Change {
+    /// Carries it out. What filters wrote has to be looked through for secrets again.
+    pub(crate) fn make(self, outcome: &mut Outcome) -> Filtered {
+        self.streams.replace(self.content, outcome);
+        self.filtered
+    }
+}
+
+impl Filtering {
+    /// # Errors
+    ///
+    /// Where the operator's patterns can't be used together.
+    pub(crate) fn new(config: &config::Filters) -> Result<Self, HostError> {
+        let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
+        let kept = config.security.enabled.then(|| SecurityLines::with(extra)).transpose();
+        let kept = kept.map_err(|reason| {
+            HostError::Config(format!("`extra_patterns` in [tools.filters.security] can't be used together: {reason}"))
+        })?;
+        Ok(Self { enabled: config.enabled, kept, counts: Counts::default() })
+    }
+
+    /// Has the filters that fit look at an outcome that is free of secrets: first those that keep something back, so that nobody gets it
+    /// from what is kept of the whole. `shorten`: whether what is left out can be read on.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    pub(crate) async fn apply(
+        &self,
+        chain: &Chain,
+        facts: &Facts,
+        shorten: bool,
+        outcome: &Outcome,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Change>, Failure> {
+        let Some(tool) = facts.tool.as_deref() else { return Ok(None) };
+        let name = tool.definition.name.as_str();
+        let length = length(outcome);
+        let shorten = shorten && self.enabled && facts.audience == Audience::Model && length >= SHORT;
+        let looks = |link: &&Link| is_for_security(link) || shorten;
+        if length == 0 || !chain.links().iter().any(|link| looks(&link)) {
+            return Ok(None);
+        }
+        let subject = match terminal::writes_as_to_one(&tool.definition) {
+            true => subjects::commands(tool, &facts.arguments).next().and_then(last_command),
+            false => facts.subjects.first().map(|subject| subject.text.clone()),
+        };
+        let fitting = chain.links().iter().filter(looks).filter(|link| link.fits(name, subject.as_deref()));
+        let (security, cosmetic): (Vec<&Link>, Vec<&Link>) = fitting.partition(is_for_security);
+        if security.is_empty() && cosmetic.is_empty() {
+            return Ok(None);
+        }
+        let streams = Streams::of(outcome);
+        let input = FilterInput {
+            tool: name.to_owned(),
+            subject,
+            failed: outcome.as_ref().err().map(|failure| failure.category),
+            exit_code: Streams::exit_code(outcome),
+            content: streams.parts.clone(),
+        };
+        let mut asked = Asked { input, session: facts.session.name(), cancel, by: Vec::new() };
+        for link in security {
+            asked.ask(link, &self.counts).await?;
+        }
+        let (for_security, safe) = (asked.by.len(), asked.input.content.clone());
+        for link in cosmetic {
+            asked.ask(link, &self.counts).await?;
+        }
+        let Asked { input: FilterInput { mut content, .. }, mut by, .. } = asked;
+        let whole = streams.with(&safe).text();
+        if let Some(kept) = self.kept.as_ref().filter(|_| by.len() > for_security) {
+            put_back(kept, &whole, &mut content);
+        }
+        let mut after = streams.with(&content).text();
+        if by.len() > for_security && whole.len() < after.len() + GAIN {
+            by.truncate(for_security);
+            (content, after) = (safe, whole.clone());
+        }
+        let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else { return Ok(None) };
+        let lines = |text: &str| text.lines().count() as u64;
+        let filtered = Filtered {
+            filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
+            confidence,
+            lines: [lines(&whole), lines(&after)],
+            bytes: [whole.len() as u64, after.len() as u64],
+        };
+        tracing::debug!(target: "berth::filters", call = %facts.id, filters = filtered.filters.join(","), "{filtered}");
+        let whole = (by.len() > for_security).then_some(whole);
+        Ok(Some(Change { filtered, whole, streams, content }))
+    }
+}
+
+fn is_for_security(link: &&Link) -> bool {
+    link.definition.purpose == Purpose::Security
+}
+
+/// The texts of an answer on their way through the filters.
+struct Asked<'a> {
+    input: FilterInput,
+    session: &'a Arc<str>,
+    cancel: &'a CancellationToken,
+    /// Those that replaced something, and how sure they are.
+    by: Vec<(&'a Link, Confidence)>,
+}
+
+impl<'a> Asked<'a> {
+    /// Asks one filter.
+    ///
+    /// # Errors
+    ///
+    /// The answer is withheld.
+    async fn ask(&mut self, link: &'a Link, counts: &Counts) -> Result<(), Failure> {
+        let security = link.definition.purpose == Purpose::Security;
+        let before = size(&self.input.content);
+        let verdict = link.plugin.filter(&link.definition, self.session, self.input.clone(), self.cancel).await;
+        let failed = match verdict {
+            Ok(FilterVerdict::Keep) => {
+                counts.kept(&link.name);
+                return Ok(());
+            }
+            Ok(FilterVerdict::Replace { content, confidence, .. }) => match refused(&self.input.content, &content, security) {
+                None => {
+                    counts.replaced(&link.name, before, size(&content), confidence);
+                    self.by.push((link, confidence));
+                    self.input.content = content;
+                    return Ok(());
+                }
+                Some(reason) => reason.to_owned(),
+            },
+            Ok(FilterVerdict::Block(reason)) if security => {
+                counts.kept(&link.name);
+                return Err(withheld(link, &reason));
+            }
+            Ok(FilterVerdict::Block(_)) => "it would withhold the answer, which only a filter for security may do".to_owned(),
+            Err(failure) => failure.message,
+        };
+        counts.failed(&link.name);
+        let (plugin, name) = (&link.plugin.info().manifest.name, &link.definition.name);
+        if security {
+            tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer is withheld");
+            return Err(withheld(link, "the filter failed, and the log says how"));
+        }
+        tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer stays as it was");
+        Ok(())
+    }
+}
+
+fn withheld(link: &Link, reason: &str) -> Failure {
+    let message = format!("the answer is withheld by the filter `{}`: {reason}; what the tool did is done", link.name);
+    Failure::new(Category::PermanentFailure, message).with_code("withheld").with_suggestion(format!(
+        "The filter is one of the plugin `{}`, which `chain` in [tools.filters] names.",
+        link.plugin.info().manifest.name
+    ))
+}
+
+/// Why a replacement is not taken.
+fn refused(before: &[Content], after: &[Content], security: bool) -> Option<&'static str> {
+    let text = |parts: &[Content]| parts.iter().filter_map(Content::as_text).any(|text| !text.trim().is_empty());
+    if security {
+        return None;
+    }
+    if text(before) && !text(after) {
+        return Some("it would drop everything");
+    }
+    let (before, after) = (size(before), size(after));
+    (after > before).then_some("it would make the answer longer")
+}
+
+/// Puts the lines back that matter for security, behind the last text.
+fn put_back(kept: &SecurityLines, whole: &str, content: &mut [Content]) {
+    let left: HashSet<&str> = content.iter().filter_map(Content::as_text).flat_map(str::lines).map(str::trim).collect();
+    let mut seen = HashSet::new();
+    let mut more = 0;
+    let mut lines = String::new();
+    for line in kept.find(whole).map(|place| whole[place].trim()) {
+        if left.contains(line) || !seen.insert(line) {
+            continue;
+        }
+        if seen.len() > MAX_LINES {
+            more += 1;
+            continue;
+        }
+        lines.push_str(cut(line, MAX_LINE));
+        lines.push('\n');
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let texts = content.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
+    let Some(text) = texts.last() else { return };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str("--- lines that matter for security, left out above ---\n");
+    text.push_str(&lines);
+    if more > 0 {
+        text.push_str(&format!("... and {more} more\n"));
+    }
+}
+
+fn size(parts: &[Content]) -> usize {
+    parts.iter().map(Content::len).sum()
+}
+
+fn length(outcome: &Outcome) -> usize {
+    size(match outcome {
+        Ok(output) => &output.content,
+        Err(failure) => &failure.content,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_says_how_much_is_gone() {
+        let filtered = Filtered { filters: vec!["x".into()], confidence: Confidence::Full, lines: [342, 28], bytes: [4000, 400] };
+        assert_eq!(filtered.to_string(), "342 lines -> 28 lines, 91.8% filtered");
+        assert_eq!(filtered.tokens_saved(), 900);
+    }
+
+    #[test]
+    fn lines_that_matter_come_back_once_and_bounded() {
+        let kept = SecurityLines::default();
+        let whole = "a\n401 Unauthorized\n  401 Unauthorized\nb\npermission denied: x\n";
+        let mut content = [Content::text("b\npermission denied: x")];
+        put_back(&kept, whole, &mut content);
+        let text = content[0].as_text().expect("is text");
+        assert_eq!(text, "b\npermission denied: x\n--- lines that matter for security, left out above ---\n401 Unauthorized\n");
+        let many: String = (0..30).map(|number| format!("permission denied: {number}\n")).collect();
+        let mut content = [Content::text("x")];
+        put_back(&kept, &many, &mut content);
+        assert!(content[0].as_text().expect("is text").ends_with("permission denied: 19\n... and 10 more\n"));
+    }
+
+    #[test]
+    fn a_replacement_that_drops_all_or_adds_is_refused() {
+        let text = |text: &str| vec![Content::text(text)];
+        assert!(refused(&text("a"), &text(" \n"), false).is_some() && refused(&text("a"), &text("ab"), false).is_some());
+        assert!(refused(&text("ab"), &text("a"), false).is_none() && refused(&text("a"), &text(""), true).is_none());
+    }
+}

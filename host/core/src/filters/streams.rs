@@ -1,0 +1,172 @@
+//! The texts of an answer that filters look at, and putting what they made of them in their place.
+
+use berth_contract::{Body, Content, Outcome};
+use serde_json::{Map, Value};
+
+/// Where a command's outputs stand in a structured answer.
+const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
+
+/// The parts of an answer. Of a command they are its outputs, those of the two that are not empty.
+pub(super) struct Streams {
+    pub(super) parts: Vec<Content>,
+    /// Whether they are a command's.
+    of_command: bool,
+}
+
+impl Streams {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let (content, structured) = match outcome {
+            Ok(output) => (&output.content, &output.structured),
+            Err(failure) => (&failure.content, &failure.structured),
+        };
+        match outputs(structured.as_ref()) {
+            Some(outputs) if content.iter().all(|part| part.as_text().is_some()) => {
+                let parts = outputs.into_iter().filter(|text| !text.is_empty()).map(Content::text).collect();
+                Self { parts, of_command: true }
+            }
+            _ => Self { parts: content.clone(), of_command: false },
+        }
+    }
+
+    /// The same with other parts.
+    pub(super) fn with(&self, parts: &[Content]) -> Self {
+        let full = |part: &&Content| !matches!(&part.body, Body::Text(text) if text.is_empty());
+        Self { parts: parts.iter().filter(full).cloned().collect(), of_command: self.of_command }
+    }
+
+    /// The whole of what is said, as a reader gets it.
+    pub(super) fn text(&self) -> String {
+        let texts: Vec<&str> = self.parts.iter().filter_map(Content::as_text).collect();
+        match (self.of_command, texts.as_slice()) {
+            (true, [stdout, stderr]) => labelled(stdout, stderr),
+            (_, texts) => texts.join("\n"),
+        }
+    }
+
+    /// What a command ended with.
+    pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
+        let structured = match outcome {
+            Ok(output) => &output.structured,
+            Err(failure) => &failure.structured,
+        };
+        structured.as_ref()?.get("exit_code")?.as_i64().and_then(|code| i32::try_from(code).ok())
+    }
+
+    /// Puts `parts`, as many as there are here, in the place of those that an outcome has.
+    pub(super) fn replace(self, parts: Vec<Content>, outcome: &mut Outcome) {
+        let (content, structured) = match outcome {
+            Ok(output) => (&mut output.content, &mut output.structured),
+            Err(failure) => (&mut failure.content, &mut failure.structured),
+        };
+        let left = self.with(&parts);
+        if !self.of_command {
+            *content = left.parts;
+            return;
+        }
+        let before = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
+        let notes = notes(&before, self.parts.last().and_then(Content::as_text).unwrap_or_default());
+        if let Some(Value::Object(fields)) = structured {
+            let mut texts = parts.iter().map(|part| part.as_text().unwrap_or_default().to_owned());
+            for name in OUTPUTS {
+                put(fields, name, &mut texts);
+            }
+            if let Some(truncated @ Value::Bool(_)) = fields.get_mut("truncated") {
+                *truncated = Value::Bool(true);
+            }
+        }
+        let mut text = left.text();
+        if !notes.is_empty() && !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&notes);
+        *content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
+    }
+}
+
+/// What the tool says beside the outputs: lines in brackets behind them.
+fn notes(text: &str, last: &str) -> String {
+    let is_note = |line: &&str| line.starts_with('[') && line.ends_with(']');
+    let lines: Vec<&str> = text.lines().rev().take_while(is_note).collect();
+    let notes: String = lines.into_iter().rev().flat_map(|line| [line, "\n"]).collect();
+    // The program may have written such lines itself.
+    if last.trim_end().ends_with(notes.trim_end()) { String::new() } else { notes }
+}
+
+fn put(fields: &mut Map<String, Value>, name: &str, texts: &mut impl Iterator<Item = String>) {
+    if let Some(Value::String(output)) = fields.get_mut(name)
+        && !output.is_empty()
+        && let Some(text) = texts.next()
+    {
+        *output = text;
+    }
+}
+
+/// Both outputs of a command, where a structured answer has them.
+fn outputs(structured: Option<&Value>) -> Option<[&str; 2]> {
+    let fields = structured?.as_object()?;
+    let [stdout, stderr] = OUTPUTS.map(|name| fields.get(name).and_then(Value::as_str));
+    Some([stdout?, stderr?])
+}
+
+/// As the shell's tool writes them.
+fn labelled(stdout: &str, stderr: &str) -> String {
+    let end = if stdout.ends_with('\n') { "" } else { "\n" };
+    format!("stdout:\n{stdout}{end}\nstderr:\n{stderr}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_contract::Output;
+    use serde_json::json;
+
+    fn of_command(stdout: &str, stderr: &str, text: &str) -> Outcome {
+        let structured = json!({ "stdout": stdout, "stderr": stderr, "exit_code": 3, "truncated": false });
+        Ok(Output { structured: Some(structured), ..Output::text(text) })
+    }
+
+    fn replaced(mut outcome: Outcome, texts: &[&str]) -> Output {
+        let streams = Streams::of(&outcome);
+        assert_eq!(streams.parts.len(), texts.len());
+        streams.replace(texts.iter().copied().map(Content::text).collect(), &mut outcome);
+        outcome.expect("is an output")
+    }
+
+    #[test]
+    fn both_outputs_are_replaced_wherever_they_stand() {
+        let outcome = of_command("a\n", "b\n", "stdout:\na\n\nstderr:\nb\n[note]\n");
+        assert_eq!(Streams::exit_code(&outcome), Some(3));
+        let output = replaced(outcome, &["A\n", "B\n"]);
+        assert_eq!(output.joined_text(), "stdout:\nA\n\nstderr:\nB\n[note]\n");
+        assert_eq!(output.structured, Some(json!({ "stdout": "A\n", "stderr": "B\n", "exit_code": 3, "truncated": true })));
+    }
+
+    #[test]
+    fn what_a_tool_says_beside_the_outputs_stays_and_what_a_program_says_is_output() {
+        // Of the text as a whole, one empty line is left where the outputs meet.
+        let output = replaced(of_command("a\n\n", "b\n", "stdout:\na\n\nstderr:\nb\n[one]\n[two]\n"), &["A\n", "B\n"]);
+        assert_eq!(output.joined_text(), "stdout:\nA\n\nstderr:\nB\n[one]\n[two]\n");
+        let output = replaced(of_command("a\n[no note]\n", "", "a\n[no note]\n"), &["A\n"]);
+        assert_eq!(output.joined_text(), "A\n");
+    }
+
+    #[test]
+    fn one_output_alone_has_no_label() {
+        let output = replaced(of_command("", "b", "b"), &["B"]);
+        assert_eq!(output.joined_text(), "B");
+        assert_eq!(output.structured.expect("has one")["stderr"], "B");
+        let output = replaced(of_command("a\n", "b\n", "stdout:\na\n\nstderr:\nb\n"), &["", "B\n"]);
+        assert_eq!(output.joined_text(), "B\n");
+    }
+
+    #[test]
+    fn other_answers_are_filtered_part_by_part() {
+        let picture = Content { body: Body::Bytes(vec![1]), media_type: None, meta: None };
+        let outcome = Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });
+        let streams = Streams::of(&outcome);
+        assert_eq!((streams.text().as_str(), streams.parts.len()), ("a", 2));
+        let mut outcome = outcome;
+        streams.replace(vec![Content::text(""), picture.clone()], &mut outcome);
+        assert_eq!(outcome.expect("is an output").content, [picture]);
+    }
+}

@@ -1,0 +1,105 @@
+//! The filters that are built in: loaded with the operator's rules, and again when those change.
+
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use berth_contract::HostError;
+use berth_runtime::{Builtin, Candidate, Plugin};
+use serde::Serialize;
+
+use super::slot::Slot;
+use super::{Plugins, blocking};
+use crate::config::{BUILT_IN_FILTERS, FilterRules};
+use crate::filters::Chain;
+
+/// The built-in filters, and the operator's rules as they were when they were looked at last.
+#[derive(Clone)]
+pub(super) struct Ruled {
+    builtin: Builtin,
+    seen: FilterRules,
+}
+
+/// The operator's own rules for filters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FilterRulesState {
+    /// The file in which they stand. There need be none.
+    pub path: PathBuf,
+    /// What is wrong with them: with the whole file, which then changes nothing, or with single rules, which are left out.
+    pub problems: Vec<String>,
+}
+
+impl Plugins {
+    /// The built-in filters with the operator's rules.
+    pub(super) async fn load_filters(&self, builtin: &Builtin) -> Result<Plugin, HostError> {
+        let seen = self.rules().await?;
+        let text = match &seen.text {
+            Ok(text) => text.clone(),
+            Err(reason) => {
+                tracing::warn!("the rules for filters don't count: {reason}");
+                None
+            }
+        };
+        let plugin = self.filters_with(builtin, text).await?;
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ruled { builtin: *builtin, seen });
+        Ok(plugin)
+    }
+
+    /// Looks whether the operator's rules have changed, and has answers filtered by the new ones. Rules that can't be read change nothing.
+    pub(super) async fn look_at_rules(&self) {
+        let Some(Ruled { builtin, seen }) = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+        let Ok(now) = self.rules().await else { return };
+        if now == seen {
+            return;
+        }
+        let changed = match now.text.clone() {
+            Ok(text) => self.filters_with(&builtin, text).await.map_err(|error| error.to_string()),
+            Err(reason) => Err(reason),
+        };
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ruled { builtin, seen: now });
+        let served = changed.and_then(|plugin| {
+            let mut slots = self.slots();
+            let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
+            slot.map_or(Ok(()), |slot| slot.serve(&plugin, true)).and_then(|()| self.publish_of(&slots)).map_err(|error| error.to_string())
+        });
+        match served {
+            Ok(()) => tracing::info!("the rules for filters have changed"),
+            Err(reason) => tracing::warn!("the rules for filters stay as they were: {reason}"),
+        }
+    }
+
+    /// Where the operator's rules for filters stand, and what is wrong with them.
+    pub(crate) fn filter_rules(&self) -> Option<FilterRulesState> {
+        let Ruled { seen, .. } = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let slots = self.slots();
+        let running = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS).and_then(|slot| slot.running.as_ref());
+        let problems = running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());
+        Some(FilterRulesState { path: seen.path, problems: seen.text.err().into_iter().chain(problems).collect() })
+    }
+
+    /// The filters of what serves, in the order that the configuration says.
+    pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
+        let config = &self.policies.config.config;
+        let replaces = |slot: &Slot, name: &str| config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name);
+        let plugin = |name: &String| {
+            let slot = slots.iter().find(|slot| slot.name == *name || replaces(slot, name))?;
+            Some(&slot.running.as_ref()?.plugin)
+        };
+        Chain::new(config.tools.filters.chain.iter().filter_map(plugin))
+    }
+
+    async fn filters_with(&self, builtin: &Builtin, rules: Option<String>) -> Result<Plugin, HostError> {
+        let mut policy = self.policies.built_in(builtin.name)?;
+        policy.files = None;
+        policy.filter_rules = rules.map(Into::into);
+        let plugin = self.runtime.load(Candidate::built_in(builtin)?, policy).await?;
+        for problem in plugin.filter_problems() {
+            tracing::warn!("a rule for filters does not count: {problem}");
+        }
+        Ok(plugin)
+    }
+
+    async fn rules(&self) -> Result<FilterRules, HostError> {
+        let (config, folders, directory) = (self.policies.config.clone(), self.policies.folders.clone(), self.policies.directory.clone());
+        blocking(move || config.filter_rules(&folders, &directory)).await
+    }
+}

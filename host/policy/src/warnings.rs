@@ -1,0 +1,128 @@
+//! Lines of output that matter for security, whatever else they are part of.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexBuilder};
+
+/// What stands in such a line, in six groups: warnings of a compiler about safety, faults while running, who may do what, cryptography,
+/// injection, advisories about dependencies.
+const PATTERNS: [&str; 20] = [
+    r"unused \W?\w*Result\b",
+    r"\bmust[ -]be[ -]used\b",
+    r"\bunsafe (block|code|fn|function|impl|operation|trait)\b|\b(call|use|usage|declaration|dereference) (to|of) (an? )?\W?unsafe\b",
+    r"\bpanicked at\b",
+    r"\bdereferenc\w* (of )?(a |an )?(raw|null|dangling) pointer",
+    r"\bauthentication (has )?failed|\bfail\w* to authenticate|\bauthentication failure",
+    r"\bunauthori[sz]ed\b",
+    r"\bpermission denied\b",
+    r"\b40[13]\b\W{1,3}(unauthori[sz]ed|forbidden)",
+    r"\bweak (cipher|key|hash|crypto)",
+    r"\bdeprecated (algorithm|cipher|protocol|hash)",
+    r"\binsecure (hash|algorithm|cipher|protocol|random)",
+    r"\bcertificate (has )?(expired|is not trusted|verify failed)|\bself[- ]signed certificate",
+    r"\bsql injection\b",
+    r"\bunsafe (sql |raw )?quer(y|ies)\b",
+    r"\b(command|code|prompt) injection\b",
+    r"\bRUSTSEC-\d{4}-\d{4}\b",
+    r"\b(CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3})\b",
+    r"\bsecurity advisor(y|ies)\b",
+    r"\bvulnerabilit(y|ies) (was |were )?(detected|found)|\b[1-9]\d* (low|moderate|high|critical|known)? ?(severity )?vulnerabilit(y|ies)\b",
+];
+
+/// Bytes that the compiled patterns may take.
+const MAX_COMPILED: usize = 4 << 20;
+
+/// Finds the lines of a text that matter for security.
+#[derive(Clone, Debug)]
+pub struct SecurityLines(Regex);
+
+impl Default for SecurityLines {
+    fn default() -> Self {
+        static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| compiled(PATTERNS.iter().copied()).ok());
+        Self(KNOWN.clone().unwrap_or_else(|| unreachable!("the patterns are constants, which a test compiles")))
+    }
+}
+
+impl SecurityLines {
+    /// The known ones and those in which one of `extra` matches, regular expressions of the operator's.
+    ///
+    /// # Errors
+    ///
+    /// Where one is none, or all together take too much memory.
+    pub fn with<'e>(extra: impl IntoIterator<Item = &'e str>) -> Result<Self, String> {
+        let mut extra = extra.into_iter().peekable();
+        if extra.peek().is_none() {
+            return Ok(Self::default());
+        }
+        compiled(PATTERNS.into_iter().chain(extra)).map(Self)
+    }
+
+    /// The places of those lines, without their ends, in their order.
+    pub fn find<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Range<usize>> + 't {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let found = self.0.find_at(text, at)?;
+            let start = text[..found.start()].rfind('\n').map_or(0, |end| end + 1);
+            let end = text[found.start()..].find('\n').map_or(text.len(), |end| found.start() + end);
+            at = text.ceil_char_boundary((end + 1).min(text.len()));
+            Some(start..end)
+        })
+    }
+}
+
+fn compiled<'p>(patterns: impl Iterator<Item = &'p str>) -> Result<Regex, String> {
+    let all = patterns.map(|pattern| format!("(?:{pattern})")).collect::<Vec<_>>().join("|");
+    RegexBuilder::new(&all).case_insensitive(true).size_limit(MAX_COMPILED).build().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<&str> {
+        SecurityLines::default().find(text).map(|range| &text[range]).collect()
+    }
+
+    #[test]
+    fn lines_that_matter_are_found_whole_and_once() {
+        for line in [
+            "warning: unused `Result` that must be used",
+            "warning: usage of an `unsafe` block",
+            "thread 'main' panicked at src/main.rs:2:5:",
+            "error: dereference of raw pointer is unsafe",
+            "remote: Authentication failed for user u",
+            "HTTP/1.1 401 Unauthorized",
+            "cat: x: Permission denied",
+            "403 Forbidden",
+            "weak cipher in use",
+            "deprecated algorithm ssh-rsa",
+            "insecure hash md5",
+            "possible SQL injection in query()",
+            "unsafe query built from input",
+            "ID: RUSTSEC-2024-0001",
+            "security advisory published",
+            "3 vulnerabilities found",
+            "found 2 high severity vulnerabilities",
+            "fixes CVE-2024-12345",
+        ] {
+            let text = format!("before\n{line} {line}\nafter");
+            assert_eq!(lines(&text), [format!("{line} {line}")], "{line}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_left_alone() {
+        let text =
+            "Compiling unsafe-libyaml v0.2.11\ntest permissions ... ok\nfound 0 vulnerabilities\n200 OK\nan expression of type Result\n";
+        assert_eq!(lines(text), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_operator_adds_some() {
+        let with = SecurityLines::with(["license violation"]).expect("it compiles");
+        assert_eq!(with.find("a\nLICENSE violation: x\nb").collect::<Vec<_>>(), [2..22]);
+        assert!(SecurityLines::with(["("]).is_err());
+        assert_eq!(with.find("é\n401 unauthorized é").count(), 1);
+    }
+}

@@ -1,0 +1,293 @@
+//! Filters of plugins: which there are, and asking one about an output.
+//!
+//! A filter has no capability at all: whatever its plugin is granted, the instances that filter get none of it. One that has answered may
+//! be kept for the next output of the same session, and of no other; one that has trapped, or taken much memory, is not.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_contract::text::{cut, neutral, neutral_line};
+use berth_contract::{
+    CancellationToken, Category, Confidence, Failure, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
+};
+use tokio::sync::OwnedSemaphorePermit;
+use wasmtime::Store;
+use wasmtime::component::InstancePre;
+
+use crate::bindings::berth::tool::types;
+use crate::bindings::filter::exports::berth::tool::filter as wit;
+use crate::bindings::filter::{Filters as Exports, FiltersIndices};
+use crate::clock::Ticking;
+use crate::convert::{self, MAX_META};
+use crate::limits::Limits;
+use crate::plugin::Loaded;
+use crate::ready::{self, MEMORY};
+use crate::run;
+use crate::state::CallState;
+use crate::wasi::Files;
+use crate::watch::Watch;
+
+/// Instances that are kept for their sessions, of all plugins together.
+pub(crate) const KEPT: usize = 16;
+
+/// How long one is kept without being asked.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// Filters of one plugin.
+const MAX_FILTERS: usize = 512;
+/// Characters of a filter's name.
+const MAX_NAME: usize = 64;
+/// Matchers of one filter.
+const MAX_MATCHERS: usize = 32;
+/// Characters of what a matcher compares with.
+const MAX_PATTERN: usize = 512;
+/// Problems with the operator's rules that are told, and bytes of each.
+const MAX_PROBLEMS: usize = 256;
+const MAX_PROBLEM: usize = 1024;
+
+/// What a plugin filters.
+pub(crate) struct Filters {
+    exports: FiltersIndices,
+    pub(crate) definitions: Vec<Arc<FilterDefinition>>,
+    pub(crate) problems: Vec<String>,
+    /// Whether the pool has spare room for stores of its size.
+    fits: bool,
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// An instance that waits for the next output of its session.
+struct Kept {
+    session: Arc<str>,
+    store: Store<CallState>,
+    instance: Exports,
+    since: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Whether a component exports an interface, in whatever version.
+pub(crate) fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
+    let of_interface = |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
+    pre.component().component_type().exports(pre.engine()).any(|(name, _)| of_interface(name))
+}
+
+impl Filters {
+    /// The filters of a component that exports some. Which they are, [`list`] finds out.
+    pub(crate) fn exported(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
+        if !exports(pre, "berth:tool/filter") {
+            return Ok(None);
+        }
+        let (exports, fits) = (FiltersIndices::new(pre)?, ready::fits(pre));
+        Ok(Some(Self { exports, definitions: Vec::new(), problems: Vec::new(), fits, kept: Mutex::default() }))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instance that a session has.
+    fn take(&self, session: &str) -> Option<(Store<CallState>, Exports)> {
+        let mut kept = self.kept();
+        let place = kept.iter().position(|kept| *kept.session == *session)?;
+        let Kept { store, instance, .. } = kept.remove(place);
+        Some((store, instance))
+    }
+
+    /// Keeps an instance for its session, in the place of whichever of this plugin has waited longest if need be.
+    fn keep(&self, plugin: &Loaded, session: &Arc<str>, store: Store<CallState>, instance: Exports) {
+        let memory = &store.data().memory;
+        if !self.fits || memory.refused() || memory.used() > MEMORY {
+            return;
+        }
+        let place = || Arc::clone(&plugin.runtime.kept_filters).try_acquire_owned().ok();
+        let mut dropped = Vec::new();
+        let mut kept = self.kept();
+        while kept.first().is_some_and(|oldest| oldest.since.elapsed() > IDLE) {
+            dropped.push(kept.remove(0));
+        }
+        if kept.iter().any(|kept| kept.session == *session) {
+            return;
+        }
+        let room = place().or_else(|| {
+            drop((!kept.is_empty()).then(|| kept.remove(0)));
+            place()
+        });
+        if let Some(place) = room {
+            kept.push(Kept { session: Arc::clone(session), store, instance, since: Instant::now(), _place: place });
+        }
+    }
+}
+
+/// Asks a plugin that was just loaded for its filters.
+pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
+    let Some(filters) = &plugin.filters else { return Ok(()) };
+    let (exports, rules) = (filters.exports.clone(), plugin.policy.filter_rules.clone());
+    let ask = async move |mut store: Store<CallState>, instance: wasmtime::component::Instance| {
+        let listed = match exports.load(&mut store, &instance) {
+            Ok(instance) => instance.berth_tool_filter().call_list_filters(&mut store, rules.as_deref()).await,
+            Err(error) => Err(error),
+        };
+        (store, listed)
+    };
+    let wit::Listing { filters: listed, problems } = run::listed(plugin, "filters", ask).await?;
+    if listed.len() > MAX_FILTERS {
+        return Err(format!("it offers {} filters; at most {MAX_FILTERS} are taken", listed.len()));
+    }
+    let mut definitions: Vec<Arc<FilterDefinition>> = Vec::with_capacity(listed.len());
+    for registration in listed {
+        let shown = neutral_line(cut(&registration.name, 80));
+        let definition = definition(registration).map_err(|reason| format!("its filter `{shown}`: {reason}"))?;
+        if definitions.iter().any(|other| other.name == definition.name) {
+            return Err(format!("it offers the filter `{shown}` twice"));
+        }
+        definitions.push(Arc::new(definition));
+    }
+    if let Some(filters) = &mut plugin.filters {
+        filters.definitions = definitions;
+        filters.problems = problems.iter().take(MAX_PROBLEMS).map(|problem| neutral(cut(problem, MAX_PROBLEM)).into_owned()).collect();
+    }
+    Ok(())
+}
+
+fn definition(registration: wit::Registration) -> Result<FilterDefinition, String> {
+    let wit::Registration { name, purpose, matchers, meta } = registration;
+    let well_formed = (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+    if !well_formed {
+        return Err(format!("a name has 1 to {MAX_NAME} of [a-z0-9_-]"));
+    }
+    if matchers.len() > MAX_MATCHERS {
+        return Err(format!("it has {} matchers; at most {MAX_MATCHERS} are taken", matchers.len()));
+    }
+    let matcher = |matcher: wit::Matcher| {
+        let subject = match matcher.subject {
+            wit::Pattern::Any => Pattern::Any,
+            wit::Pattern::Exact(text) => Pattern::Exact(text),
+            wit::Pattern::Prefix(text) => Pattern::Prefix(text),
+            wit::Pattern::Regex(text) => Pattern::Regex(text),
+        };
+        let length = match &subject {
+            Pattern::Any => 0,
+            Pattern::Exact(text) | Pattern::Prefix(text) | Pattern::Regex(text) => text.chars().count(),
+        };
+        if length.max(matcher.tool.chars().count()) > MAX_PATTERN {
+            return Err(format!("a matcher has more than {MAX_PATTERN} characters"));
+        }
+        Ok(Matcher { tool: matcher.tool, subject })
+    };
+    Ok(FilterDefinition {
+        name,
+        purpose: match purpose {
+            wit::Purpose::Cosmetic => Purpose::Cosmetic,
+            wit::Purpose::Security => Purpose::Security,
+        },
+        matchers: matchers.into_iter().map(matcher).collect::<Result<_, _>>()?,
+        meta: meta.filter(|text| text.len() <= MAX_META),
+    })
+}
+
+/// Asks a filter about an output.
+pub(crate) async fn apply(
+    plugin: &Arc<Loaded>,
+    filter: &FilterDefinition,
+    session: &Arc<str>,
+    input: FilterInput,
+    cancel: &CancellationToken,
+) -> Result<FilterVerdict, Failure> {
+    let limits = plugin.policy.limits.for_filtering();
+    let cancel = cancel.child_token();
+    let _cancelled_when_dropped = cancel.clone().drop_guard();
+    let permits = run::admit(plugin, &cancel).await?;
+    let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
+    let asking = Asking {
+        plugin: Arc::clone(plugin),
+        limits,
+        watch: Arc::clone(&watch),
+        session: Arc::clone(session),
+        _held: (permits, plugin.runtime.engine.keep_ticking()),
+    };
+    let (filter, input) = (filter.name.clone(), converted(input));
+    run::driven(watch, asking.ask(filter, input), false).await
+}
+
+/// One question to a filter.
+struct Asking {
+    plugin: Arc<Loaded>,
+    limits: Limits,
+    watch: Arc<Watch>,
+    session: Arc<str>,
+    _held: ([OwnedSemaphorePermit; 2], Ticking),
+}
+
+impl Asking {
+    async fn ask(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
+        let filters = self.plugin.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
+        let (mut store, instance) = match filters.take(&self.session) {
+            Some((mut store, instance)) => {
+                store.data_mut().call.watch = Arc::clone(&self.watch);
+                store.data_mut().call.log_budget = self.limits.log_lines;
+                store.set_epoch_deadline(1);
+                (store, Ok(instance))
+            }
+            None => self.fresh(filters).await,
+        };
+        let answered = match &instance {
+            Ok(instance) => instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await,
+            Err(error) => return Err(self.watch.failure(error, &store, &self.plugin.name)),
+        };
+        let verdict = match answered {
+            Ok(verdict) => verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM)))),
+            Err(error) => return Err(self.watch.failure(&error, &store, &self.plugin.name)),
+        };
+        if let Ok(instance) = instance {
+            filters.keep(&self.plugin, &self.session, store, instance);
+        }
+        verdict_of(verdict?, input.content.len(), self.limits.result)
+    }
+
+    /// An instance that was asked for its filters, and nothing yet.
+    async fn fresh(&self, filters: &Filters) -> (Store<CallState>, wasmtime::Result<Exports>) {
+        let Self { plugin, limits, watch, .. } = self;
+        let state = CallState::idle(&plugin.name, limits, Files::new(None, 0), None, Arc::clone(watch));
+        let (mut store, instance) = run::instantiate(&plugin.pre, state, limits).await;
+        let made = async {
+            let instance = filters.exports.load(&mut store, &instance?)?;
+            let listed = instance.berth_tool_filter().call_list_filters(&mut store, plugin.policy.filter_rules.as_deref()).await?;
+            match listed {
+                Ok(_) => Ok(instance),
+                Err(reason) => Err(wasmtime::Error::msg(neutral_line(cut(&reason, MAX_PROBLEM)))),
+            }
+        };
+        let made = made.await;
+        (store, made)
+    }
+}
+
+fn failed(reason: &str) -> Failure {
+    Failure::new(Category::PermanentFailure, reason)
+}
+
+fn converted(input: FilterInput) -> wit::Input {
+    let FilterInput { tool, subject, failed, exit_code, content } = input;
+    let content = content.into_iter().map(convert::content_for_guest).collect();
+    wit::Input { tool, subject, failed: failed.map(convert::category_for_guest), exit_code, content, meta: None }
+}
+
+fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<FilterVerdict, Failure> {
+    let wit::Replacement { content, confidence, rule, meta: _ } = match verdict {
+        wit::Verdict::Keep => return Ok(FilterVerdict::Keep),
+        wit::Verdict::Block(reason) => return Ok(FilterVerdict::Block(neutral_line(cut(&reason, MAX_PROBLEM)))),
+        wit::Verdict::Replace(replacement) => replacement,
+    };
+    let size: usize = content.iter().map(convert::part_size).sum();
+    if content.len() != parts || size > limit.saturating_add(parts * 64) {
+        return Err(failed(&format!("it made {} parts of {size} bytes of {parts} parts", content.len())));
+    }
+    let confidence = match confidence {
+        wit::Confidence::Full => Confidence::Full,
+        wit::Confidence::Partial => Confidence::Partial,
+        wit::Confidence::Fallback => Confidence::Fallback,
+    };
+    let rule = rule.map(|rule| neutral_line(cut(&rule, MAX_NAME)));
+    let content: Vec<types::Content> = content;
+    Ok(FilterVerdict::Replace { content: content.into_iter().map(convert::content).collect(), confidence, rule })
+}

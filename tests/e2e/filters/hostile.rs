@@ -1,0 +1,114 @@
+//! Filters that do what a filter must not. One that makes answers shorter fails open, one that keeps something back fails closed, and
+//! neither gets at anything.
+
+use std::time::{Duration, Instant};
+
+use berth_host::{Answer, Category, Request, Session};
+use serde_json::json;
+
+use super::{contents, text};
+use crate::support::{Scene, log_with, plugin};
+
+/// What stands in the answer that they look at.
+const LINES: &str = "seq -f 'line %g of a long output' 1 100";
+
+async fn scene() -> Scene {
+    let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+    let settings = [&*path, "plugins.hostile-filter.reload=trust", "tools.filters.chain=[\"hostile-filter\"]"];
+    Scene::with(&settings, |_| {}).await
+}
+
+async fn asked(scene: &Scene, deed: &str) -> Answer {
+    // The words behind `:` are part of the command, and do nothing.
+    scene.call("bash", json!({ "command": format!("{LINES}; true {deed}") })).await
+}
+
+async fn of_command(scene: &Scene, deed: &str) -> Answer {
+    scene.call("bash", json!({ "command": format!("seq -f 'line %g of a long output for {deed}' 1 100") })).await
+}
+
+#[tokio::test]
+async fn what_makes_answers_shorter_fails_open() {
+    let scene = scene().await;
+    for deed in ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail"] {
+        let began = Instant::now();
+        let answer = of_command(&scene, deed).await;
+        let shown = text(&answer);
+        assert!(shown.contains("line 1 of") && shown.contains("line 100 of"), "{deed}: {shown}");
+        assert!(answer.outcome.is_ok() && answer.filtered.is_none(), "{deed}: {answer:?}");
+        assert!(began.elapsed() < Duration::from_secs(30), "{deed}");
+    }
+    // Others are still served.
+    let answer = of_command(&scene, "mark").await;
+    assert!(text(&answer).starts_with("marked"), "{}", text(&answer));
+}
+
+#[tokio::test]
+async fn what_keeps_something_back_fails_closed() {
+    let scene = scene().await;
+    for deed in ["trap", "hang", "eat", "grow", "split", "block", "fail"] {
+        let answer = of_command(&scene, &format!("safe-{deed}")).await;
+        let failure = answer.outcome.as_ref().expect_err("it is withheld");
+        assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("withheld")), "{deed}");
+        assert!(contents(&answer).is_empty() && failure.structured.is_none(), "{deed}: {failure:?}");
+        assert!(failure.message.contains("hostile-filter/safe-") && !failure.message.contains('\u{1b}'), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on() {
+    let scene = scene().await;
+    let short = scene.call("bash", json!({ "command": "echo a safe-mark" })).await;
+    assert_eq!(text(&short), "marked \u{fffd}]0;title\u{fffd} 0\n");
+    let all = of_command(&scene, "safe-drop").await;
+    assert_eq!((text(&all), all.outcome.is_ok()), (String::new(), true));
+    let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+    let chain = "tools.filters.chain=[\"hostile-filter\"]";
+    let off = Scene::with(&[&path, "plugins.hostile-filter.reload=trust", chain, "tools.filters.enabled=false"], |_| {}).await;
+    assert!(text(&of_command(&off, "safe-mark").await).starts_with("marked"));
+    assert!(text(&of_command(&off, "mark").await).contains("line 7 of"));
+}
+
+#[tokio::test]
+async fn only_what_the_chain_names_filters() {
+    let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+    let scene = Scene::with(&[&path, "plugins.hostile-filter.reload=trust"], |_| {}).await;
+    assert!(text(&of_command(&scene, "safe-mark").await).contains("line 7 of"));
+    assert!(!scene.host.filters().iter().any(|filter| filter.plugin == "hostile-filter"));
+}
+
+#[tokio::test]
+async fn an_instance_is_of_one_session_and_gone_when_it_traps() {
+    let scene = scene().await;
+    let (mine, yours) = (Session::new("mine"), Session::new("yours"));
+    let ask = async |session: &Session, deed: &str, word: &str| {
+        let command = format!("seq -f '{word} %g of a long output for {deed}' 1 100");
+        text(&scene.host.call(Request { session: Some(session.clone()), ..Request::new("bash", json!({ "command": command })) }).await)
+    };
+    assert!(ask(&mine, "remember", "red").await.starts_with("run 1 after \n"));
+    assert!(ask(&yours, "remember", "blue").await.starts_with("run 1 after \n"));
+    let second = ask(&mine, "remember", "green").await;
+    assert!(second.starts_with("run 2 after red 1 of") && !second.contains("blue"), "{second}");
+    ask(&mine, "trap", "any").await;
+    assert!(ask(&mine, "remember", "grey").await.starts_with("run 1 after \n"));
+    assert!(ask(&yours, "remember", "blue").await.starts_with("run 2 after blue 1 of"));
+}
+
+#[tokio::test]
+async fn what_a_filter_writes_is_looked_through_as_well() {
+    let scene = scene().await;
+    let answer = of_command(&scene, "confess").await;
+    let shown = text(&answer);
+    assert!(shown.starts_with("[REDACTED") && !shown.contains("k3JqT8"), "{shown}");
+    assert!(!format!("{:?}", answer.outcome).contains("k3JqT8"));
+    let marked = text(&of_command(&scene, "mark").await);
+    assert!(marked.starts_with("marked \u{fffd}]0;title\u{fffd} 0"), "{marked}");
+}
+
+#[tokio::test]
+async fn a_stranger_s_filters_get_no_rules() {
+    let scene = scene().await;
+    of_command(&scene, "mark").await;
+    assert!(!log_with(&["hostile-filter", "rules: None"]).is_empty());
+    assert!(asked(&scene, "mark").await.filtered.is_none(), "the last command is the one that counts");
+}
