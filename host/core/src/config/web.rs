@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use berth_policy::egress::{HostPattern, PrivateHosts};
+use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -333,27 +333,12 @@ impl<'de> Deserialize<'de> for HostGrant {
 
 /// Reads `[scheme://]host[:port]`.
 fn short(written: &str) -> Result<HostGrant, String> {
-    let (scheme, rest) = match written.split_once("://") {
-        None => (None, written),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Some(UrlScheme::Https), rest),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Some(UrlScheme::Http), rest),
-        Some(_) => return Err(format!("`{written}`: requests go by https or http; leave the scheme out, or write one of them")),
-    };
-    if rest.contains(['/', '?', '#', '@']) {
-        return Err(format!("`{written}`: what is granted is a host, without a path and without a name before it"));
-    }
-    // An address of version 6 has colons of its own.
-    let (host, port) = match rest.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-        _ => (rest, None),
-    };
-    let port = match port.map(str::parse::<u16>) {
-        None => None,
-        Some(Ok(port)) if port > 0 => Some(port),
-        Some(_) => return Err(format!("`{written}`: what stands behind the colon is a port, from 1 to 65535")),
-    };
-    HostPattern::new(host)?;
-    Ok(HostGrant { host: WrittenHost(host.to_owned()), scheme, port, methods: Vec::new() })
+    let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
+    let scheme = scheme.map(|scheme| match scheme {
+        Scheme::Https => UrlScheme::Https,
+        Scheme::Http => UrlScheme::Http,
+    });
+    Ok(HostGrant { host: WrittenHost(hosts.as_str().to_owned()), scheme, port, methods: Vec::new() })
 }
 
 /// As it is written where no methods are said.

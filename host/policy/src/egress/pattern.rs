@@ -262,9 +262,10 @@ impl PrivateHosts {
             return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));
         }
         let (hosts, port) = with_port(written)?;
-        let hosts = match hosts.split_once('/') {
-            None => Hosts::Pattern(HostPattern::new(hosts)?),
-            Some(_) => Hosts::Range(range(hosts)?),
+        let bare = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hosts);
+        let hosts = match bare.split_once('/') {
+            None => Hosts::Pattern(HostPattern::new(bare)?),
+            Some(_) => Hosts::Range(range(bare)?),
         };
         if let Hosts::Pattern(pattern) = &hosts {
             if pattern.is_any() {
@@ -323,9 +324,9 @@ impl PrivateHosts {
     }
 }
 
-/// Takes a port off the end, and brackets from around what stands before it.
-fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
-    let (hosts, port) = match written.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+/// Takes a port off the end of what may have brackets, as an address of version 6 has them before a port.
+pub(super) fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
+    let (hosts, port) = match written.rfind(']').filter(|_| written.starts_with('[')).map(|end| written.split_at(end + 1)) {
         Some((hosts, "")) => (hosts, None),
         Some((hosts, port)) => (hosts, Some(port.strip_prefix(':').ok_or("after `]` only a port stands, behind a `:`")?)),
         // An address of version 6 without brackets has no port.
@@ -334,7 +335,8 @@ fn with_port(written: &str) -> Result<(&str, Option<u16>), String> {
     };
     let Some(port) = port else { return Ok((hosts, None)) };
     let number = port.parse().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
-    let number = number.ok_or_else(|| format!("`{}` is no port: ports are numbers from 1 to 65535", neutral_line(port)))?;
+    // Not shown: it may be what mustn't stand there.
+    let number = number.ok_or("what stands behind the colon is no port: ports are numbers from 1 to 65535")?;
     Ok((hosts, Some(number)))
 }
 

@@ -7,13 +7,16 @@ use berth_contract::Denial;
 use berth_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, meant};
-use super::pattern::{HostPattern, PrivateHosts};
+use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{Host, Scheme, Target};
 use crate::origin::{Origin, OriginKind};
 use crate::policy::Placed;
 
 /// Bytes of a method that a refusal shows. A guest may ask by any.
 const MAX_METHOD: usize = 32;
+
+/// Bytes of an entry that a mistake shows.
+const MAX_WRITTEN: usize = 260;
 
 /// Requests that are granted.
 #[derive(Clone, Debug)]
@@ -36,21 +39,21 @@ impl Grant {
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
+        let shown = || neutral_line(cut(written, MAX_WRITTEN));
         let (scheme, rest) = match written.split_once("://") {
-            Some(("https", rest)) => (Some(Scheme::Https), rest),
-            Some(("http", rest)) => (Some(Scheme::Http), rest),
-            _ => (None, written),
+            None => (None, written),
+            Some((scheme, rest)) => {
+                let scheme = [Scheme::Https, Scheme::Http].into_iter().find(|known| scheme.eq_ignore_ascii_case(known.as_str()));
+                let scheme = scheme
+                    .ok_or_else(|| format!("`{}`: requests go by https or http; leave the scheme out, or write one of them", shown()))?;
+                // A URL of a whole site is meant as the site.
+                (Some(scheme), rest.strip_suffix('/').unwrap_or(rest))
+            }
         };
-        // A URL of a whole site is meant as the site.
-        let rest = if scheme.is_some() { rest.strip_suffix('/').unwrap_or(rest) } else { rest };
-        let port = |port: &str| port.parse::<u16>().ok().filter(|number| *number > 0 && port.bytes().all(|c| c.is_ascii_digit()));
-        let (hosts, port) = match rest.rsplit_once(':') {
-            Some((hosts, number)) if !hosts.contains(':') || hosts.ends_with(']') => match port(number) {
-                Some(number) => (hosts, Some(number)),
-                None => (rest, None),
-            },
-            _ => (rest, None),
-        };
+        if rest.contains(['/', '?', '#', '@']) {
+            return Err(format!("`{}`: what is granted is a host, without a path and without a name before it", shown()));
+        }
+        let (hosts, port) = with_port(rest).map_err(|why| format!("`{}`: {why}", shown()))?;
         Ok(Self { hosts: HostPattern::new(hosts)?, scheme, port, methods: Vec::new() })
     }
 }
