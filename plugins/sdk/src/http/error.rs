@@ -8,6 +8,9 @@ use url::Url;
 use super::Response;
 use crate::{Category, Failure};
 
+/// Bytes of a URL that an error shows.
+const MAX_SHOWN: usize = 300;
+
 /// The longest time that a server is left alone because it wants that.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
@@ -52,7 +55,7 @@ impl HttpError {
 
     /// The same with what was asked, without what may be secret in it.
     pub(super) fn at(mut self, url: &Url) -> Self {
-        self.message = format!("{}: {}", url.origin().ascii_serialization(), self.message);
+        self.message = format!("{}: {}", shown(url), self.message);
         self
     }
 }
@@ -101,12 +104,23 @@ pub(super) fn of_status(response: &Response) -> Failure {
         500..600 => (ServerError, "the server failed", ""),
         _ => (PermanentFailure, "the server can't answer it", ""),
     };
-    let origin = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", url.origin().ascii_serialization()));
-    let mut failure = Failure::new(category, format!("{origin}status {status}, {words}")).with_code(format!("http-{status}"));
+    let place = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", shown(&url)));
+    let mut failure = Failure::new(category, format!("{place}status {status}, {words}")).with_code(format!("http-{status}"));
     if matches!(category, RateLimited | ServerError | Timeout) {
         failure.retry_after = response.retry_after();
     }
     if advice.is_empty() { failure } else { failure.with_suggestion(advice) }
+}
+
+/// Scheme, host and path: what tells requests apart. Secrets stand in a query, or before the host.
+fn shown(url: &Url) -> String {
+    let mut shown = url.origin().ascii_serialization();
+    shown.push_str(url.path());
+    if shown.len() > MAX_SHOWN {
+        shown.truncate(shown.floor_char_boundary(MAX_SHOWN));
+        shown.push('…');
+    }
+    shown
 }
 
 /// `Retry-After`: seconds, or the date of RFC 9110 that senders have to use.
@@ -165,6 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn an_error_tells_where_it_was_without_what_may_be_secret() {
+        let at = |url: &str| HttpError::new(HttpErrorKind::Timeout, "late").at(&Url::parse(url).unwrap()).message;
+        assert_eq!(at("https://me:word@example.com:8443/a/b?token=1#part"), "https://example.com:8443/a/b: late");
+        assert_eq!(at("http://example.com"), "http://example.com/: late");
+        let long = at(&format!("https://example.com/{}", "a".repeat(1000)));
+        assert!(long.len() < 320 && long.ends_with("a…: late"), "{long}");
+    }
+
+    #[test]
     fn a_status_says_whether_asking_again_helps() {
         for (status, category) in [
             (304, Category::PermanentFailure),
@@ -185,7 +208,7 @@ mod tests {
             let failure = response.error_for_status().unwrap_err();
             assert_eq!((failure.category, failure.code), (category, Some(format!("http-{status}").into())));
             assert_eq!(failure.retry_after.is_some(), category != Category::PermanentFailure, "{status}");
-            assert!(failure.message.starts_with("https://example.com: status ") && !failure.message.contains("token"));
+            assert!(failure.message.starts_with("https://example.com/a: status ") && !failure.message.contains("token"));
         }
     }
 }
