@@ -13,6 +13,9 @@ const DEFAULT_LENGTH: usize = 20_000;
 /// Characters of an answer at most.
 const MAX_LENGTH: usize = 200_000;
 
+/// Characters of what a server says to a failure.
+const MAX_EXPLANATION: usize = 4_000;
+
 /// What is asked for, best first: some sites have Markdown of their pages.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
 
@@ -48,7 +51,7 @@ impl Tool for Fetch {
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let answer = asked::request("GET", &arguments.url).header("accept", ACCEPT).send()?.error_for_status()?;
+        let answer = success(asked::request("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
         let page = readable(&answer, arguments.raw.unwrap_or(false))?;
         let part = Part::of(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
         // What is ours stands by itself: a page can't pass off its words for it.
@@ -60,6 +63,28 @@ impl Tool for Fetch {
         let text = Content { media_type: Some(page.media_type.to_owned()), ..Content::text(part.text) };
         Ok(output.with(text))
     }
+}
+
+/// The answer, where its status tells of a success. What a server says to a failure goes along with that, in a part of its own: it often
+/// tells what is missing.
+pub(crate) fn success(answer: Response) -> Result<Response, Failure> {
+    let told = if answer.status < 400 { None } else { explanation(&answer) };
+    answer.error_for_status().map_err(|failure| match told {
+        Some(told) => failure.with_content(told),
+        None => failure,
+    })
+}
+
+/// The text of an answer that is none of what was asked for.
+fn explanation(answer: &Response) -> Option<Content> {
+    if asked::kind(&answer.media_type(), &answer.body) == Kind::Binary {
+        return None;
+    }
+    let Page { text, media_type, .. } = readable(answer, false).ok()?;
+    let text = text.trim();
+    let end = text.char_indices().nth(MAX_EXPLANATION).map(|(at, _)| at);
+    let text = end.map_or_else(|| text.to_owned(), |end| format!("{} …", &text[..end]));
+    (!text.is_empty()).then(|| Content { media_type: Some(media_type.to_owned()), ..Content::text(text) })
 }
 
 /// The text of an answer.
@@ -234,6 +259,20 @@ mod tests {
         assert_eq!((failure.category, failure.retry_after.unwrap().as_secs()), (Category::ServerError, 7));
         let failure = fetch(b"HTTP/1.0 404 No\r\n\r\n", &json!({})).unwrap_err();
         assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("http-404")));
+    }
+
+    #[test]
+    fn what_a_server_says_to_a_failure_goes_along() {
+        let told = |answer: &[u8]| fetch(answer, &json!({})).unwrap_err().joined_text();
+        let json = b"HTTP/1.0 422 No\r\ncontent-type: application/json\r\n\r\n{\"error\": \"page is from 1 on\"}";
+        assert_eq!(told(json), "{\"error\": \"page is from 1 on\"}");
+        let page = b"HTTP/1.0 404 No\r\ncontent-type: text/html\r\n\r\n<nav><a href=/>Home</a></nav><h1>Gone</h1><p>It is <b>here</b> now.";
+        assert!(told(page).contains("# Gone") && told(page).contains("**here**"), "{}", told(page));
+        let long = format!("HTTP/1.0 500 No\r\ncontent-type: text/plain\r\n\r\n{}", "é".repeat(9000));
+        assert_eq!(told(long.as_bytes()).chars().count(), MAX_EXPLANATION + 2);
+        for silent in ["404 No\r\ncontent-type: image/png\r\n\r\nx", "404 No\r\n\r\n \n", "304 No\r\n\r\nelsewhere"] {
+            assert_eq!(told(format!("HTTP/1.0 {silent}").as_bytes()), "");
+        }
     }
 
     #[test]

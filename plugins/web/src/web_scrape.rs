@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::asked::{self, Kind};
+use crate::fetch::success;
 use crate::page::charset;
 use crate::page::dom::Dom;
 
@@ -111,8 +112,7 @@ impl Tool for WebScrape {
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         // What is wrong with them is told before anybody is asked.
         let wanted = Wanted::of(&arguments)?;
-        let answer =
-            asked::request("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?.error_for_status()?;
+        let answer = success(asked::request("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?)?;
         if asked::kind(&answer.media_type(), &answer.body) == Kind::Binary {
             let message = format!("it is no page, but {}", answer.media_type());
             return Err(Failure::permanent("no-page", message));

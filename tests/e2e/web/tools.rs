@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use berth_host::{Body, Category};
+use berth_host::{Body, Category, Request};
 use serde_json::{Value, json};
 
 use super::{Web, hello, page, texts};
@@ -272,6 +272,21 @@ fn a_status_that_is_a_failure_says_whether_asking_again_helps() {
                 assert!(told.message.contains(&format!("status {status}")), "{told:?}");
             }
         }
+    });
+}
+
+#[test]
+fn what_a_server_says_to_a_failure_is_its_content_behind_the_fence() {
+    run(async {
+        let server = Server::plain(site);
+        let web = Web::new(&[&server], &[]).await;
+        let arguments = json!({ "url": format!("http://{}/nowhere", server.address) });
+        let told = web.call("fetch", arguments.clone()).await;
+        let parts = &failure(&told, Category::PermanentFailure, Some("http-404")).content;
+        assert_eq!(parts.iter().map(|part| part.as_text()).collect::<Vec<_>>(), [Some("# Not here")]);
+        let told = web.host.call(Request::new("fetch", arguments)).await;
+        let text = failure(&told, Category::PermanentFailure, Some("http-404")).content[0].as_text().expect("it is a text");
+        assert!(text.starts_with("<external-data tool=\"fetch\" key=\"") && text.contains("# Not here"), "{text}");
     });
 }
 

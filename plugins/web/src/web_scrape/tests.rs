@@ -44,6 +44,13 @@ fn named_fields_give_lists_or_with_items_objects() {
 }
 
 #[test]
+fn what_a_server_says_to_a_failure_goes_along() {
+    let served = Served::once(b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.");
+    let failure = testing::call::<WebScrape>(json!({ "url": served.url, "select": "p" })).unwrap_err();
+    assert_eq!((failure.code.as_deref(), failure.joined_text().as_str()), (Some("http-403"), "Ask for a key first."));
+}
+
+#[test]
 fn what_matches_nothing_says_what_the_page_has() {
     let failure = scrape(json!({ "select": "div.things > .prices" })).unwrap_err();
     assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-match")));
