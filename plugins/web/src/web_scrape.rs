@@ -1,6 +1,6 @@
 mod missed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
@@ -120,16 +120,27 @@ impl Tool for WebScrape {
         let text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
         let dom = Dom::parse(&text);
         let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
-        let mut taken = Taken { base, room: MAX_ALL, total: 0, truncated: answer.cut || dom.cut };
+        let truncated = answer.cut || dom.cut;
+        let mut taken = Taken { base, room: MAX_ALL, total: 0, truncated, is_empty: true, attributes: BTreeMap::new() };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let results = taken.results(&wanted, &dom.html, limit);
         if taken.total == 0 {
             return Err(missed::failure(&wanted, &dom.html));
         }
+        let lacking = missed::lacking(&wanted, &taken.attributes);
+        if let Some((message, part)) = &lacking
+            && taken.is_empty
+        {
+            return Err(missed::attribute(message, part.clone()));
+        }
         let envelope = Envelope { url: answer.url, results, total: taken.total, truncated: taken.truncated };
         let text = serde_json::to_string_pretty(&envelope)?;
         let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
-        Output::from(part).with_structured(&envelope)
+        let mut output = Output::from(part);
+        if let Some((message, part)) = lacking {
+            output = output.with(Content::text(message)).with(part);
+        }
+        output.with_structured(&envelope)
     }
 }
 
@@ -161,7 +172,11 @@ impl Wanted {
         let wish = |name: &str, source: &str, extract| {
             Ok::<_, Failure>(Wish { name: name.to_owned(), source: source.to_owned(), selector: selector(source)?, extract })
         };
-        let (fields, named) = match &arguments.select {
+        let object = match &arguments.select {
+            Select::One(text) => as_object(text)?,
+            Select::Named(_) => None,
+        };
+        let (fields, named) = match object.as_ref().unwrap_or(&arguments.select) {
             Select::One(source) => (vec![wish("", source, extract)?], false),
             Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
                 return Err(Failure::invalid(format!("`select` names {} fields, and takes 1 to {MAX_FIELDS}", fields.len())));
@@ -184,6 +199,18 @@ impl Wanted {
             );
         }
         Ok(Self { fields, named, items })
+    }
+}
+
+/// An object that is given as its JSON text, as some models do. No selector begins like one.
+fn as_object(text: &str) -> Result<Option<Select>, Failure> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
+    match serde_json::from_str(text) {
+        Ok(fields) => Ok(Some(Select::Named(fields))),
+        Err(error) => Err(Failure::invalid(format!("`select` begins like an object of named fields, and is none: {error}"))
+            .with_suggestion("Give a CSS selector, or an object: {\"name\": \"selector\"}.")),
     }
 }
 
@@ -224,15 +251,28 @@ fn selector(source: &str) -> Result<Selector, Failure> {
 }
 
 /// What is being taken, and how much still can be.
-struct Taken {
+struct Taken<'w> {
     base: Url,
     room: usize,
     total: usize,
     truncated: bool,
+    /// Whether nothing was taken so far.
+    is_empty: bool,
+    /// Of the fields that ask for an attribute, what their elements have.
+    attributes: BTreeMap<&'w str, Attributes>,
 }
 
-impl Taken {
-    fn results(&mut self, wanted: &Wanted, page: &Html, limit: usize) -> Value {
+/// The attributes of a field's elements.
+#[derive(Default)]
+struct Attributes {
+    /// Whether one of them has the one that is asked for.
+    found: bool,
+    /// What they have in its place.
+    others: BTreeSet<String>,
+}
+
+impl<'w> Taken<'w> {
+    fn results(&mut self, wanted: &'w Wanted, page: &Html, limit: usize) -> Value {
         if let Some((_, items)) = &wanted.items {
             let mut rows = Vec::new();
             for item in page.select(items) {
@@ -241,8 +281,8 @@ impl Taken {
                     self.truncated = true;
                     continue;
                 }
-                let value = |wish: &Wish, this: &mut Self| {
-                    let first = item.select(&wish.selector).find_map(|element| this.value(element, &wish.extract));
+                let value = |wish: &'w Wish, this: &mut Self| {
+                    let first = item.select(&wish.selector).find_map(|element| this.value(element, wish));
                     (wish.name.clone(), first.map_or(Value::Null, Value::String))
                 };
                 rows.push(Value::Object(wanted.fields.iter().map(|wish| value(wish, self)).collect()));
@@ -256,7 +296,7 @@ impl Taken {
                 self.total += 1;
                 if values.len() >= limit {
                     self.truncated = true;
-                } else if let Some(value) = self.value(element, &wish.extract) {
+                } else if let Some(value) = self.value(element, wish) {
                     values.push(Value::String(value));
                 }
             }
@@ -269,13 +309,18 @@ impl Taken {
     }
 
     /// What is asked for of an element; None where it hasn't that attribute.
-    fn value(&mut self, element: ElementRef<'_>, extract: &Extract) -> Option<String> {
+    fn value(&mut self, element: ElementRef<'_>, wish: &'w Wish) -> Option<String> {
         let most = MAX_VALUE.min(self.room);
-        let mut value = match extract {
+        let mut value = match &wish.extract {
             Extract::Text => text(element, most),
             Extract::Html => html(element, most),
             Extract::Attribute(name) => {
-                let value = element.attr(name)?;
+                let attributes = self.attributes.entry(&wish.name).or_default();
+                let Some(value) = element.attr(name) else {
+                    missed::keep(&mut attributes.others, element.value());
+                    return None;
+                };
+                attributes.found = true;
                 let is_address = matches!(name.as_str(), "href" | "src" | "action" | "poster" | "data");
                 let absolute = is_address.then(|| self.base.join(value.trim()).ok()).flatten();
                 absolute.map_or_else(|| value.to_owned(), String::from)
@@ -286,6 +331,7 @@ impl Taken {
             value.truncate(value.floor_char_boundary(most));
         }
         self.room -= value.len();
+        self.is_empty = false;
         Some(value)
     }
 }

@@ -1,12 +1,13 @@
 //! What to say where nothing matches: what the page has instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_sdk::{Category, Content, Failure};
+use scraper::node::Element;
 use scraper::{Html, Node};
-use serde_json::json;
+use serde_json::{Map, json};
 
-use super::Wanted;
+use super::{Attributes, Extract, Wanted};
 
 /// Names of a kind that are told.
 const MAX_NAMES: usize = 30;
@@ -36,6 +37,39 @@ pub(super) fn failure(wanted: &Wanted, page: &Html) -> Failure {
     let advice = "Choose among the names that the page has, or read it with fetch first. What scripts make is not there.";
     let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(told.to_string()) };
     Failure::new(Category::InvalidParameters, message).with_code("no-match").with_suggestion(advice).with_content(part)
+}
+
+/// The failure where elements are there, and none has the attribute that was asked for.
+pub(super) fn attribute(message: &str, part: Content) -> Failure {
+    let advice = "Choose among the attributes that they have, or leave `extract` out for their texts.";
+    Failure::new(Category::InvalidParameters, message).with_code("no-attribute").with_suggestion(advice).with_content(part)
+}
+
+/// Which fields ask for an attribute that none of their elements has, and in a part of its own what those have; None where there is no such
+/// field.
+pub(super) fn lacking(wanted: &Wanted, attributes: &BTreeMap<&str, Attributes>) -> Option<(String, Content)> {
+    let (mut messages, mut told) = (Vec::new(), Map::new());
+    for wish in &wanted.fields {
+        let Extract::Attribute(name) = &wish.extract else { continue };
+        let Some(of_field) = attributes.get(wish.name.as_str()).filter(|attributes| !attributes.found) else { continue };
+        messages.push(format!("no element that `{}` selects has the attribute `{name}`", wish.source));
+        told.insert(wish.source.clone(), json!(of_field.others));
+    }
+    let part = json!({ "attributes": told }).to_string();
+    let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(part) };
+    (!messages.is_empty()).then(|| (messages.join("; "), part))
+}
+
+/// Remembers the attributes of an element.
+pub(super) fn keep(names: &mut BTreeSet<String>, element: &Element) {
+    for (name, _) in element.attrs().filter(|(name, _)| name.len() <= MAX_NAME) {
+        if names.len() >= MAX_NAMES {
+            return;
+        }
+        if !names.contains(name) {
+            names.insert(name.to_owned());
+        }
+    }
 }
 
 fn count<'a>(counts: &mut BTreeMap<&'a str, usize>, name: &'a str) {

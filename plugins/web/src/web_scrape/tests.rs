@@ -51,6 +51,42 @@ fn what_a_server_says_to_a_failure_goes_along() {
 }
 
 #[test]
+fn an_object_as_its_text_is_taken_as_the_object() {
+    let text = json!({ "name": "a", "price": { "select": ".price", "extract": "html" } }).to_string();
+    let rows = json!([{ "name": "One", "price": "<span class=\"price\">1 €</span>" }, { "name": "Two", "price": null }]);
+    check(json!({ "select": format!(" {text}"), "items": "li.thing" }), rows, 2, false);
+    for (text, words) in [("{\"name\": 5}", "an object of named fields"), ("{name: a}", "key must be a string")] {
+        let failure = testing::call::<WebScrape>(json!({ "url": "http://127.0.0.1:1/", "select": text })).unwrap_err();
+        assert_eq!(failure.category, Category::InvalidParameters);
+        assert!(failure.message.contains(words), "{failure:?}");
+    }
+}
+
+#[test]
+fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
+    for arguments in [
+        json!({ "select": "li, a", "extract": "attr:nope" }),
+        json!({ "select": { "x": { "select": "li, a", "extract": "attr:nope" } } }),
+        json!({ "select": { "x": { "select": "a", "extract": "attr:nope" } }, "items": "li" }),
+    ] {
+        let failure = scrape(arguments.clone()).unwrap_err();
+        assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-attribute")), "{arguments}");
+        assert!(failure.message.contains("has the attribute `nope`"), "{failure:?}");
+        let told: Value = serde_json::from_str(&failure.joined_text()).unwrap();
+        let names = told["attributes"].as_object().unwrap().values().next().unwrap();
+        assert!(names.as_array().unwrap().contains(&json!("href")), "{told}");
+    }
+    // Beside what was found it is said.
+    let served = Served::once(&html(PAGE));
+    let select =
+        json!({ "name": "a", "to": { "select": "a", "extract": "attr:nope" }, "kind": { "select": "li, a", "extract": "attr:class" } });
+    let output = testing::call::<WebScrape>(json!({ "url": served.url, "select": select })).unwrap();
+    assert_eq!(output.structured.unwrap()["results"], json!({ "name": ["One", "Two"], "to": [], "kind": ["thing", "thing"] }));
+    let texts: Vec<&str> = output.content.iter().map(|part| part.as_text().unwrap()).collect();
+    assert_eq!(texts[1..], ["no element that `a` selects has the attribute `nope`", "{\"attributes\":{\"a\":[\"href\"]}}"]);
+}
+
+#[test]
 fn what_matches_nothing_says_what_the_page_has() {
     let failure = scrape(json!({ "select": "div.things > .prices" })).unwrap_err();
     assert_eq!((failure.category, failure.code.as_deref()), (Category::InvalidParameters, Some("no-match")));
