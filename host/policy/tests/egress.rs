@@ -5,7 +5,7 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use berth_policy::egress::{Grant, Host, HostPattern, Placement, PrivateHosts, Reach, Scheme, SecretRule, Target, forbidden};
+use berth_policy::egress::{Grant, Host, HostPattern, Placement, PrivateHosts, Reach, Scheme, SecretHost, SecretRule, Target, forbidden};
 use berth_policy::{Origin, OriginKind, Placed};
 use proptest::prelude::*;
 
@@ -490,12 +490,14 @@ fn an_opened_private_host_may_be_asked_in_the_open_and_others_only_as_granted() 
 fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
     let rule = SecretRule {
         name: "token".to_owned(),
-        hosts: ["api.example.com", "127.0.0.1", "localhost"].map(|host| HostPattern::new(host).expect("a pattern")).to_vec(),
+        hosts: ["api.example.com", "*.a.example:8443", "127.0.0.1:3000", "localhost:3000", "localhost:4000", "127.0.0.2"]
+            .map(|host| SecretHost::new(host).expect("it is one"))
+            .to_vec(),
         methods: vec!["GET".to_owned()],
         paths: vec!["/v1/".to_owned(), "/me".to_owned()],
         placement: Placement::Query { name: "key".to_owned() },
     };
-    let private = [PrivateHosts::new("127.0.0.1:3000").expect("it is one"), PrivateHosts::new("localhost:3000").expect("it is one")];
+    let private = ["127.0.0.1", "127.0.0.2", "localhost:3000", "10.0.0.1"].map(|private| PrivateHosts::new(private).expect("it is one"));
     let goes = |url: &str, method: &str, path: &str| rule.goes(&Target::of(url).expect("a URL"), method, path, &private);
     let api = "https://api.example.com/";
     for path in ["/v1", "/v1/", "/v1/x", "/me", "/me/x?y=../..", "/v1/a.b", "/me#/../x"] {
@@ -527,14 +529,57 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
     }
     assert!(!goes(api, "POST", "/v1") && !goes(api, "get", "/v1"));
     assert!(!goes("https://example.com/", "GET", "/v1") && !goes("https://a.api.example.com/", "GET", "/v1"));
-    // In the open only to this machine, by an address that was opened.
-    assert!(!goes("http://api.example.com/", "GET", "/v1"));
-    assert!(goes("http://127.0.0.1:3000/", "GET", "/v1"));
-    assert!(!goes("http://127.0.0.1:3001/", "GET", "/v1") && !goes("http://localhost:3000/", "GET", "/v1"));
+    // To the port that is named, or else to that of https.
+    assert!(!goes("https://api.example.com:8443/", "GET", "/v1") && !goes("https://api.example.com:80/", "GET", "/v1"));
+    assert!(goes("https://x.a.example:8443/", "GET", "/v1") && !goes("https://x.a.example/", "GET", "/v1"));
+    assert!(goes("https://127.0.0.2/", "GET", "/v1"));
+    // In the open only to this machine, where it was opened, on a port that is named.
+    assert!(!goes("http://api.example.com/", "GET", "/v1") && !goes("http://api.example.com:443/", "GET", "/v1"));
+    assert!(goes("http://127.0.0.1:3000/", "GET", "/v1") && goes("http://localhost:3000/", "GET", "/v1"));
+    assert!(!goes("http://127.0.0.1:3001/", "GET", "/v1") && !goes("http://localhost:3001/", "GET", "/v1"));
+    assert!(!goes("http://localhost:4000/", "GET", "/v1") && !goes("http://x.localhost:3000/", "GET", "/v1"));
+    assert!(!goes("http://127.0.0.2/", "GET", "/v1") && !goes("http://127.0.0.2:443/", "GET", "/v1"));
     let anywhere = SecretRule { methods: Vec::new(), paths: Vec::new(), ..rule.clone() };
     assert!(anywhere.goes(&Target::of(api).expect("a URL"), "DELETE", "/../x", &[]));
     let nowhere = SecretRule { hosts: Vec::new(), ..anywhere };
     assert!(!nowhere.goes(&Target::of(api).expect("a URL"), "GET", "/", &[]));
+}
+
+#[test]
+fn a_secret_is_for_hosts_of_one_owner() {
+    for written in ["example.com", "*.example.com", "api-*.example.com:8443", "localhost", "localhost:80", "[::1]:3000", "::1", "nas:443"] {
+        SecretHost::new(written).unwrap_or_else(|why| panic!("{written}: {why}"));
+    }
+    for (written, expected) in [
+        ("*", "every host"),
+        ("*:443", "every host"),
+        ("*.com", "at least two parts of a name"),
+        ("*.com:443", "at least two parts of a name"),
+        ("com", "name its port too"),
+        ("*.*.com", "`*` has no place"),
+        ("https://example.com", "no URL"),
+        ("example.com:0", "ports are numbers"),
+        ("example.com:x", "ports are numbers"),
+        ("10.0.0.0/8", "ranges of addresses"),
+    ] {
+        let why = SecretHost::new(written).expect_err(written);
+        assert!(why.contains(expected), "{written}: {why}");
+    }
+}
+
+#[test]
+fn in_the_open_localhost_is_this_machine() {
+    let reach = reaching(&[], &[], &["localhost"]);
+    let connects = |url: &str, address: &str| reach.address(&Target::of(url).expect("a URL"), address.parse().expect("one"), &[]);
+    for address in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
+        connects("http://localhost:3000/", address).unwrap_or_else(|denial| panic!("{address}: {denial}"));
+    }
+    for address in ["10.0.0.1", "192.0.2.1", "1.1.1.1", "64:ff9b::7f00:1"] {
+        let denial = connects("http://localhost:3000/", address).expect_err(address);
+        assert_eq!(denial.rule, "the rule that `localhost` is this machine", "{address}");
+    }
+    // There a certificate says who it is.
+    connects("https://localhost:3000/", "10.0.0.1").expect("it is opened");
 }
 
 #[test]

@@ -52,7 +52,8 @@ fn each_hop_and_each_refusal_is_recorded_before_the_outcome() {
             path if path.starts_with("/second") => answer(wire, "307 Temporary Redirect", &[("location", &away)], b""),
             _ => answer(wire, "200 OK", &[], b"hello"),
         });
-        let secret = r#"plugins.hostile-http.secrets.mine={file="{root}/token", hosts=["127.0.0.1"], paths=["/first"]}"#;
+        let secret = r#"plugins.hostile-http.secrets.mine={file="{root}/token", hosts=["ADDRESS"], paths=["/first"]}"#;
+        let secret = &*secret.replace("ADDRESS", &server.address.to_string());
         let scene = scene(&[&server], &[secret]).await;
         let base = format!("http://{}", server.address);
         let call = scene.call("hostile-http__follow", json!({ "url": format!("{base}/first"), "count": 3 })).await;

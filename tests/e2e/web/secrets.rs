@@ -138,7 +138,7 @@ fn each_source_gets_to_its_server_and_leaves_no_trace() {
     ];
     let mut configuration = format!("[tools.web]\nallowed_private_hosts = [\"{}\"]\n", server.address);
     for (name, source) in sources {
-        configuration += &format!("[tools.web.secrets.{name}]\n{source}\nhosts = [\"127.0.0.1\"]\npaths = [\"/{name}\"]\n");
+        configuration += &format!("[tools.web.secrets.{name}]\n{source}\nhosts = [\"{}\"]\npaths = [\"/{name}\"]\n", server.address);
     }
     cli.configure(&configuration);
     let called = |tool: &str, rest: &[&str]| {
@@ -179,24 +179,34 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
             _ => answer(wire, "200 OK", &[], b"hello"),
         });
         let opened = [server.address.to_string(), format!("localhost:{}", server.port()), format!("localhost:{}", other.port())];
-        let token = r#"plugins.hostile-http.secrets.token={file="{root}/token", hosts=["127.0.0.1"], methods=["GET"], paths=["/api"]}"#;
-        // By http it goes nowhere but to an address of this machine: what `localhost` is, a resolver says.
-        let named = r#"plugins.hostile-http.secrets.named={file="{root}/token", hosts=["localhost"], header="X-Key"}"#;
-        let scene = scene(&opened, &[token, named]).await;
+        let token = format!(
+            r#"plugins.hostile-http.secrets.token={{file="{{root}}/token", hosts=["{}"], methods=["GET"], paths=["/api"]}}"#,
+            server.address
+        );
+        // Of this machine, on one of two ports that are opened. Without a port it would be that of https.
+        let named = format!(
+            r#"plugins.hostile-http.secrets.named={{file="{{root}}/token", hosts=["localhost:{}"], paths=["/named"], header="X-Key"}}"#,
+            server.port()
+        );
+        let nowhere = r#"plugins.hostile-http.secrets.nowhere={file="{root}/token", hosts=["localhost", "127.0.0.1"], query="api_key"}"#;
+        let scene = scene(&opened, &[&token, &named, nowhere]).await;
         let base = format!("http://{}", server.address);
         let last = || got(server.asked().last().expect("it was asked"));
         for path in ["/api", "/api/x", "/api?y=z"] {
             loot(&attack(&scene, "send", json!({ "url": format!("{base}{path}") })).await);
             assert_eq!(last().as_deref(), Some(SECRET), "{path}");
         }
-        let by_name = format!("http://localhost:{}/api", server.port());
+        let by_name = |server: &Server, path: &str| format!("http://localhost:{}{path}", server.port());
+        loot(&attack(&scene, "send", json!({ "url": by_name(&server, "/named") })).await);
+        assert_eq!(last().as_deref(), Some(SECRET));
+        loot(&attack(&scene, "send", json!({ "url": by_name(&other, "/named") })).await);
         for (url, method) in [
             (format!("{base}/"), "GET"),
             (format!("{base}/apis"), "GET"),
             (format!("{base}/other/api"), "GET"),
             (format!("{base}/api/%2e%2e/other"), "GET"),
             (format!("{base}/api"), "POST"),
-            (by_name, "GET"),
+            (by_name(&server, "/api"), "GET"),
         ] {
             loot(&attack(&scene, "send", json!({ "url": url, "method": method })).await);
             assert_eq!(last(), None, "{method} {url}");
@@ -209,7 +219,7 @@ fn a_secret_goes_to_its_host_by_its_methods_and_to_its_paths() {
         assert_eq!((sent("/api/away"), sent("/api/down")), (vec![Some(SECRET.to_owned())], vec![Some(SECRET.to_owned())]));
         // The path with dots in it comes out here, too.
         assert_eq!(sent("/other"), [None::<String>, None]);
-        assert_eq!(other.asked().iter().map(got).collect::<Vec<_>>(), [None::<String>]);
+        assert_eq!(other.asked().iter().map(got).collect::<Vec<_>>(), [None::<String>, None]);
         for asked in other.asked() {
             assert_untold("what another host was sent", asked.head.as_bytes());
         }
@@ -233,8 +243,9 @@ fn by_tls_a_secret_goes_to_a_name() {
         let server = Server::tls(authority.server(&["localhost", "127.0.0.1"], &["http/1.1"], |_| {}), echo);
         let opened = [server.address.to_string(), format!("localhost:{}", server.port())];
         let trusted = format!("network.authorities=[{:?}]", authority.file());
-        let named = r#"plugins.hostile-http.secrets.named={file="{root}/token", hosts=["localhost"], header="X-Key"}"#;
-        let scene = scene(&opened, &[&trusted, named]).await;
+        let secret = r#"plugins.hostile-http.secrets.named={file="{root}/token", hosts=["localhost:PORT"], header="X-Key"}"#;
+        let named = secret.replace("PORT", &server.port().to_string());
+        let scene = scene(&opened, &[&trusted, &named]).await;
         for (host, expected) in [("localhost", Some(SECRET)), ("127.0.0.1", None)] {
             loot(&attack(&scene, "send", json!({ "url": format!("https://{host}:{}/", server.port()) })).await);
             assert_eq!(got(server.asked().last().expect("it was asked")).as_deref(), expected, "{host}");
@@ -247,8 +258,9 @@ fn by_tls_a_secret_goes_to_a_name() {
 fn a_guest_never_has_a_secret_in_its_memory() {
     run(async {
         let server = Server::plain(echo);
-        let token = r#"plugins.hostile-http.secrets.token={command=["cat", "{root}/token"], hosts=["127.0.0.1"]}"#;
-        let scene = scene(&[server.address.to_string()], &[token, "plugins.hostile-http.limits.cpu_secs=60"]).await;
+        let secret = r#"plugins.hostile-http.secrets.token={command=["cat", "{root}/token"], hosts=["ADDRESS"]}"#;
+        let token = secret.replace("ADDRESS", &server.address.to_string());
+        let scene = scene(&[server.address.to_string()], &[&token, "plugins.hostile-http.limits.cpu_secs=60"]).await;
         let url = format!("http://{}/", server.address);
         let told: Value = serde_json::from_str(&said(&attack(&scene, "send", json!({ "url": url })).await)).expect("it is JSON");
         let body = told["body"].as_str().expect("there is one");
@@ -287,7 +299,7 @@ fn a_secret_that_can_t_be_read_fails_the_call_in_words() {
         let path = format!("plugins.hostile-http.path={:?}", plugin("hostile-http"));
         let opened = format!("plugins.hostile-http.allowed_private_hosts=[{:?}]", server.address.to_string());
         let secrets = sources.map(|(name, source, _)| {
-            format!("plugins.hostile-http.secrets.{name}={{{source}, hosts=[\"127.0.0.1\"], paths=[\"/{name}\"]}}")
+            format!("plugins.hostile-http.secrets.{name}={{{source}, hosts=[\"{}\"], paths=[\"/{name}\"]}}", server.address)
         });
         let mut all = vec![path.as_str(), "plugins.hostile-http.reload=trust", &opened, "tools.call=20"];
         all.extend(secrets.iter().map(String::as_str));

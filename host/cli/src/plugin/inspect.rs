@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_host::config::{Loaded, Method, WrittenHost};
+use berth_host::config::{Loaded, Method, WrittenSecretHost};
 use berth_host::text::neutral_line;
 use berth_host::{Approvals, Candidate, CapabilityRequest, PluginInfo};
 use serde_json::json;
@@ -123,5 +123,5 @@ fn line(request: &CapabilityRequest) -> Option<&'static str> {
 /// The secrets that are put into the plugin's requests, each with the hosts that it is for.
 fn secrets<'l>(loaded: &'l Loaded, plugin: &str) -> Vec<(&'l str, Vec<&'l str>)> {
     let secrets = loaded.config.plugins.get(plugin).into_iter().flat_map(|plugin| &plugin.secrets);
-    secrets.map(|(name, secret)| (name.as_str(), secret.hosts.iter().map(WrittenHost::as_str).collect())).collect()
+    secrets.map(|(name, secret)| (name.as_str(), secret.hosts.iter().map(WrittenSecretHost::as_str).collect())).collect()
 }

@@ -66,7 +66,7 @@ pub use problem::{Problem, Problems};
 pub use processes::ProcessGrants;
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
-pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret};
+pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
 pub use serve::{OAuth, Serve};
 pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;

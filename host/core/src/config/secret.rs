@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use berth_policy::egress::{HostPattern, Placement, SecretRule};
+use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use berth_policy::redact::{self, Keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::keys::dotted;
 use super::rule::{Rule, rules};
-use super::{Loaded, Method, Problem, VariableName, WrittenHost};
+use super::{Loaded, Method, Problem, VariableName};
 
 /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,8 +32,9 @@ pub struct Secret {
     /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
     #[serde(skip_serializing_if = "Keyring::is_none")]
     pub keyring: Keyring,
-    /// The hosts that it is sent to, as in `"api.example.com"` and `"*.example.com"`. At least one has to be named, and `*` alone names none.
-    pub hosts: Vec<WrittenHost>,
+    /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by https, and `"api.example.com:8443"` or
+    /// `"localhost:3000"` on that port. At least one has to be named, and behind a `*` at least two parts of a name.
+    pub hosts: Vec<WrittenSecretHost>,
     /// The methods of the requests that it is put into; where empty, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("examples" = [["GET"]]))]
@@ -69,6 +70,39 @@ rules!(Secret {
     prefix: Rule::Ignored,
     query: Rule::Ignored,
 });
+
+/// A host that a secret is sent to, or `*.` and a name for all below it, with or without a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenSecretHost(String);
+
+impl WrittenSecretHost {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenSecretHost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        SecretHost::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenSecretHost {
+    fn schema_name() -> Cow<'static, str> {
+        "SecretHost".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
 
 /// The entry of the desktop's keyring that holds a secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -213,7 +247,7 @@ impl Secret {
     pub(super) fn rule(&self, name: &str) -> Result<SecretRule, String> {
         Ok(SecretRule {
             name: name.to_owned(),
-            hosts: self.hosts.iter().map(|host| HostPattern::new(host.as_str())).collect::<Result<_, _>>()?,
+            hosts: self.hosts.iter().map(|host| SecretHost::new(host.as_str())).collect::<Result<_, _>>()?,
             methods: self.methods.iter().map(|method| method.as_str().to_owned()).collect(),
             paths: self.paths.iter().map(|path| path.as_str().to_owned()).collect(),
             placement: self.placement(),
@@ -245,9 +279,12 @@ impl Secret {
 
 /// Whether some host could fit both patterns: stars stand for anything here, so that it is rather said of too many.
 fn hosts_meet(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (SecretHost::new(one), SecretHost::new(other)) else { return false };
+    if one.port() != other.port() {
+        return false;
+    }
     // By what they come to: a name may be written with letters of any language, or encoded.
-    let normal = |written: &str| HostPattern::new(written).map(|pattern| pattern.normal()).unwrap_or_default();
-    let (one, other) = (normal(one), normal(other));
+    let (one, other) = (one.hosts().normal(), other.hosts().normal());
     let (one, other) = (one.as_bytes(), other.as_bytes());
     // For each beginning of `one`, whether it meets the beginning of `other` that was come to.
     let mut meets = vec![true];
@@ -305,9 +342,6 @@ impl Loaded {
             }
             if secret.hosts.is_empty() {
                 problem(&key, format!("[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"));
-            }
-            if let Some(index) = secret.hosts.iter().position(|host| ["*", "*."].contains(&host.as_str().trim())) {
-                problem(&format!("{key}.hosts.{index}"), format!("[{key}] would send the secret to every host; name those that it is for"));
             }
             if let Some(name) = &secret.env
                 && redact::text(name.as_str(), Keys::Settings) != name.as_str()

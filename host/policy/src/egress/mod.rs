@@ -12,5 +12,5 @@ mod target;
 pub use address::{Forbidden, forbidden};
 pub use pattern::{HostPattern, PrivateHosts};
 pub use reach::{Grant, Missing, Reach, Standing};
-pub use secret::{Placement, SecretRule};
+pub use secret::{Placement, SecretHost, SecretRule};
 pub use target::{Host, Scheme, Target};

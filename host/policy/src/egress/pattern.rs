@@ -98,6 +98,21 @@ impl HostPattern {
         matches!(self.form, Form::Host(Host::Address(one)) if meant(one) == meant(address))
     }
 
+    /// Labels of a name behind those with stars, or of the whole name where it has none. None of an address.
+    pub(super) fn plain_labels(&self) -> Option<usize> {
+        match &self.form {
+            Form::Any => Some(0),
+            Form::Host(Host::Address(_)) => None,
+            Form::Host(Host::Name(name)) => Some(name.split('.').count()),
+            Form::Labels { labels, .. } => Some(labels.iter().rev().take_while(|label| matches!(label, Label::Plain(_))).count()),
+        }
+    }
+
+    /// Whether it stands for one host alone.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self.form, Form::Host(_))
+    }
+
     /// Whether it stands for any host.
     pub fn is_any(&self) -> bool {
         matches!(self.form, Form::Any)

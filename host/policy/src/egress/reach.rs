@@ -8,7 +8,7 @@ use berth_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, meant};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
-use super::target::{Host, Scheme, Target};
+use super::target::{Host, LOCALHOST, Scheme, Target};
 use crate::origin::{Origin, OriginKind};
 use crate::policy::Placed;
 
@@ -187,6 +187,18 @@ impl Reach {
         }
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.is_address(address)) {
             return Err(denied_by(denied, connect()));
+        }
+        // What is opened in the open as this machine may be sent a secret.
+        let is_here = matches!(&target.host, Host::Name(name) if name == LOCALHOST);
+        if is_here && target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
+            return Err(Denial {
+                capability: "http".to_owned(),
+                action: connect(),
+                rule: "the rule that `localhost` is this machine".to_owned(),
+                place: "built in".to_owned(),
+                remedy: "Have `localhost` stand for a loopback address on this machine, as in /etc/hosts, or name the host that is meant."
+                    .to_owned(),
+            });
         }
         match found {
             Some(found) if found.always || !self.private.iter().any(|private| private.value.opens(target, address)) => {

@@ -1,7 +1,7 @@
 //! Where a secret may go.
 
-use super::pattern::{HostPattern, PrivateHosts};
-use super::target::{Scheme, Target};
+use super::pattern::{HostPattern, PrivateHosts, with_port};
+use super::target::{Host, LOCALHOST, Scheme, Target};
 
 /// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +20,64 @@ pub enum Placement {
     },
 }
 
+/// Hosts that a secret is for, on one port: who serves another port of a host may be somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretHost {
+    hosts: HostPattern,
+    port: Option<u16>,
+}
+
+impl SecretHost {
+    /// Reads one: `api.example.com` for what is reached by https on its own port, `*.example.com:8443`, `localhost:3000`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and what to write instead.
+    pub fn new(written: &str) -> Result<Self, String> {
+        // What is wrong with a URL, the pattern says.
+        let (hosts, port) = if written.contains("://") { (written, None) } else { with_port(written)? };
+        let hosts = HostPattern::new(hosts)?;
+        if hosts.is_any() {
+            return Err("`*` would send the secret to every host: name those that it is for".to_owned());
+        }
+        let alone = hosts.plain_labels().is_some_and(|labels| labels < 2);
+        if alone && !hosts.is_one() {
+            return Err("behind a `*` stand at least two parts of a name, as in `*.example.com`: fewer are the names of anybody".to_owned());
+        }
+        if alone && port.is_none() && !is_localhost(&hosts) {
+            return Err(
+                "a name of one part is none of a public host: for one of your own network, name its port too, as in `HOST:443`".to_owned()
+            );
+        }
+        Ok(Self { hosts, port })
+    }
+
+    /// Which hosts.
+    pub fn hosts(&self) -> &HostPattern {
+        &self.hosts
+    }
+
+    /// On which port.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(Scheme::Https.port())
+    }
+
+    fn fits(&self, target: &Target) -> bool {
+        self.port() == target.port && (self.port.is_some() || target.scheme == Scheme::Https) && self.hosts.matches(&target.host)
+    }
+}
+
+fn is_localhost(hosts: &HostPattern) -> bool {
+    hosts.is_one() && hosts.matches(&Host::Name(LOCALHOST.to_owned()))
+}
+
 /// Where a secret may go: into requests that fit all of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRule {
     /// Its name.
     pub name: String,
     /// The hosts; none: nowhere.
-    pub hosts: Vec<HostPattern>,
+    pub hosts: Vec<SecretHost>,
     /// Methods in upper case; empty: all.
     pub methods: Vec<String>,
     /// Prefixes of the path, compared by whole segments; empty: all.
@@ -36,18 +87,22 @@ pub struct SecretRule {
 }
 
 impl SecretRule {
-    /// Whether it is put into a request. By https; by http, only to a loopback address that `private` opens. `path`: the URL's path; one
-    /// that has `..` or an escaped `/` or `.` in it, and so may be read in another way there, fits no prefix.
+    /// Whether it is put into a request. By https; by http, only to what `private` opens of this machine: a loopback address, or
+    /// `localhost`, for which [`Reach::address`](super::Reach::address) lets no other address pass. `path`: the URL's path; one that has
+    /// `..` or an escaped `/` or `.` in it, and so may be read in another way there, fits no prefix.
     pub fn goes(&self, target: &Target, method: &str, path: &str, private: &[PrivateHosts]) -> bool {
         let guarded = match target.scheme {
             Scheme::Https => true,
-            // What `localhost` resolves to isn't known here.
-            Scheme::Http => target.host.address().is_some_and(|address| {
-                address.to_canonical().is_loopback() && private.iter().any(|private| private.opens(target, address))
-            }),
+            Scheme::Http => {
+                let here = match &target.host {
+                    Host::Name(name) => name == LOCALHOST,
+                    Host::Address(address) => address.to_canonical().is_loopback(),
+                };
+                here && private.iter().any(|private| private.names(target))
+            }
         };
         guarded
-            && self.hosts.iter().any(|host| host.matches(&target.host))
+            && self.hosts.iter().any(|host| host.fits(target))
             && (self.methods.is_empty() || self.methods.iter().any(|one| one == method))
             && (self.paths.is_empty() || self.paths.iter().any(|prefix| begins(path, prefix)))
     }

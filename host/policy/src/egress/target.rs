@@ -11,6 +11,9 @@ const MAX_URL: usize = 8192;
 /// Bytes of a URL that an error shows.
 const MAX_SHOWN: usize = 200;
 
+/// The name of this machine.
+pub(super) const LOCALHOST: &str = "localhost";
+
 /// Bytes of a name and of one of its labels: the bounds of the DNS.
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;

@@ -2,20 +2,20 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_policy::egress::{HostPattern, Placement, SecretRule};
+use berth_policy::egress::{HostPattern, Placement, PrivateHosts, SecretHost, SecretRule};
 use berth_system::egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
 use http::Request;
 use http_body_util::Full;
 
 use crate::server::{Asked, Server, Wire, answer};
-use crate::{Caller, run, settings};
+use crate::{Caller, Names, run, settings};
 
 const SECRET: &str = "value+of/the&secret=42";
 
 fn secret(host: &str, placement: Placement) -> Secret {
     let rule = SecretRule {
         name: "token".to_owned(),
-        hosts: vec![HostPattern::new(host).expect("it is one")],
+        hosts: vec![SecretHost::new(host).expect("it is one")],
         methods: vec!["GET".to_owned()],
         paths: vec!["/api".to_owned()],
         placement,
@@ -41,11 +41,8 @@ fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
     run(async {
         let (server, other) = (Server::plain(ok), Server::plain(ok));
         // The same address, so that the path and the method are what makes the difference; the other one is another name for it.
-        let mut settings = with(&[&server, &other], vec![secret("127.0.0.1", bearer())]);
-        settings
-            .reach
-            .private
-            .push(crate::placed(berth_policy::egress::PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one")));
+        let mut settings = with(&[&server, &other], vec![secret(&server.address.to_string(), bearer())]);
+        settings.reach.private.push(crate::placed(PrivateHosts::new(&format!("localhost:{}", server.port())).expect("it is one")));
         let caller = Caller::new(settings);
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api/x?y=z")).await.expect("it answers");
@@ -65,16 +62,35 @@ fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
 }
 
 #[test]
+fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machine() {
+    run(async {
+        let (server, other) = (Server::plain(ok), Server::plain(ok));
+        let named = format!("localhost:{}", server.port());
+        let mut settings = with(&[], vec![secret(&named, bearer())]);
+        settings.reach.private.push(crate::placed(PrivateHosts::new("localhost").expect("it is one")));
+        let caller = Caller::new(settings.clone());
+        for port in [server.port(), other.port()] {
+            caller.get(&format!("http://localhost:{port}/api")).await.expect("it answers");
+        }
+        assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
+        assert_eq!(other.asked()[0].header("authorization"), None);
+        settings.network.resolver = Some(Names::of(&[("localhost", &[&["192.0.2.1"]])]));
+        let got = Caller::new(settings).get(&format!("http://{named}/api")).await;
+        assert!(matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("`localhost` is this machine")), "{got:?}");
+    });
+}
+
+#[test]
 fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
     run(async {
         let server = Server::plain(ok);
-        let caller = Caller::new(with(&[&server], vec![secret("127.0.0.1", bearer())]));
+        let caller = Caller::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())]));
         let request = Request::get(format!("http://{}/api", server.address)).header("authorization", "Basic mine");
         caller.send(request.body(Full::default()).expect("it is one")).await.expect("it answers");
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
 
         let query = Placement::Query { name: "api_key".to_owned() };
-        let caller = Caller::new(with(&[&server], vec![secret("127.0.0.1", query)]));
+        let caller = Caller::new(with(&[&server], vec![secret(&server.address.to_string(), query)]));
         caller.get(&format!("http://{}/api?a=b&api_key=mine", server.address)).await.expect("it answers");
         assert_eq!(server.asked()[1].path(), "/api?a=b&api_key=value%2Bof%2Fthe%26secret%3D42");
         let told = format!("{:?}", caller.told());
@@ -107,7 +123,7 @@ fn echo(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
 fn what_a_server_echoes_is_taken_out_across_pieces() {
     run(async {
         let server = Server::plain(echo);
-        let egress = Arc::new(Egress::new(with(&[&server], vec![secret("127.0.0.1", bearer())])));
+        let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
         for piece in [1, 2, 3, 7, 16, 1000] {
             let got =
                 Caller::of(Arc::clone(&egress), false).get(&format!("http://{}/api/{piece}", server.address)).await.expect("it answers");
@@ -134,7 +150,7 @@ fn a_header_that_is_called_by_the_secret_is_left_out() {
         let server = Server::plain(|_, wire| answer(wire, "200 OK", &[("x-ABCDEF0123456789abcd", "1"), ("x-other", "2")], b"ok"));
         let known = Secret {
             source: SecretSource::Variable { name: "T".to_owned(), value: Some(Arc::new(SecretValue::new(PLAIN.to_owned()))) },
-            ..secret("127.0.0.1", bearer())
+            ..secret(&server.address.to_string(), bearer())
         };
         let got = Caller::new(with(&[&server], vec![known])).get(&format!("http://{}/api", server.address)).await.expect("it answers");
         let headers = format!("{:?}", got.headers);
@@ -146,7 +162,7 @@ fn a_header_that_is_called_by_the_secret_is_left_out() {
 fn a_request_that_carries_a_secret_away_is_not_sent() {
     run(async {
         let server = Server::plain(ok);
-        let settings = with(&[&server], vec![secret("127.0.0.1", bearer())]);
+        let settings = with(&[&server], vec![secret(&server.address.to_string(), bearer())]);
         let egress = Arc::new(Egress::new(settings.clone()));
         let caller = Caller::of(Arc::clone(&egress), false);
         let base = format!("http://{}", server.address);

@@ -158,7 +158,14 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     check("hosts = ['a.example']", "[@] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`");
     check("env = 'A'\nfile = 'b'\nhosts = ['a.example']", "[@] has more than one source: env, file; leave one");
     check("env = 'A'", "[@] doesn't say where the secret goes");
-    check("env = 'A'\nhosts = ['a.example', '*']", "[@] would send the secret to every host");
+    for (host, expected) in [
+        ("*", "would send the secret to every host"),
+        ("*.com", "at least two parts of a name"),
+        ("com", "name its port too"),
+        ("a.example:99999", "ports are numbers from 1 to 65535"),
+    ] {
+        check(&format!("env = 'A'\nhosts = ['a.example', '{host}']"), expected);
+    }
     check("env = 'A'\nhosts = ['a.example']\nquery = 'q'\nheader = 'X'", "into a header and into the query; leave one");
     check("keyring.service = 's'\nhosts = ['a.example']", "needs both `service` and `account`");
     check("env = 'A'\nhosts = ['a.example']\nheader = 'Host'", "none that says how a request is carried");
@@ -186,12 +193,16 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
         ("hosts = ['a.example']\npaths = ['/v1']", "hosts = ['a.example']\npaths = ['/v1/users']"),
         ("hosts = ['a.example']\npaths = ['/']", "hosts = ['a.example']\npaths = ['/v1']"),
         ("hosts = ['a.example']\nquery = 'k'", "hosts = ['a.example']\nquery = 'k'"),
+        ("hosts = ['a.example']", "hosts = ['a.example:443']"),
+        ("hosts = ['localhost:3000']", "hosts = ['LOCALHOST:3000']"),
     ] {
         scene.says(&pair(one, other), &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"]);
     }
     for (one, other) in [
         ("hosts = ['a.example']", "hosts = ['b.example']"),
         ("hosts = ['a.example']", "hosts = ['*.a.example']"),
+        ("hosts = ['a.example']", "hosts = ['a.example:8443']"),
+        ("hosts = ['localhost:3000']", "hosts = ['localhost:4000']"),
         ("hosts = ['a.example']", "hosts = ['a.example']\nheader = 'X-Key'"),
         ("hosts = ['a.example']\nquery = 'k'", "hosts = ['a.example']"),
         ("hosts = ['a.example']\nmethods = ['GET']", "hosts = ['a.example']\nmethods = ['POST']"),
