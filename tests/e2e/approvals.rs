@@ -27,7 +27,7 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    fn saying(says: Reply) -> Arc<Self> {
+    pub(crate) fn saying(says: Reply) -> Arc<Self> {
         Arc::new(Self { says, asked: Mutex::default() })
     }
 

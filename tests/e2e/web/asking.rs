@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_host::{Answer, Approver, Category, Gate, Request, Scope, Session, Verdict};
+use berth_host::{Answer, Approver, Category, Gate, Reply, Request, Scope, Session, Verdict};
 use serde_json::{Value, json};
 
 use super::{Web, hello, page, texts};
@@ -73,6 +73,27 @@ fn a_host_that_no_list_names_is_asked_about_and_nothing_is_sent_before() {
         assert_eq!(hosts.server.asked().len(), 1);
         // It was for once.
         assert_eq!(hosts.asks(&person, &session, "fetch", json!({ "url": hosts.url("one") })).await, 1);
+    });
+}
+
+#[test]
+fn a_question_begins_with_where_it_goes_and_the_secrets_that_go_along() {
+    run(async {
+        let secret =
+            |name: &str, rest: &str| format!("tools.web.secrets.{name}={{env=\"PATH\", hosts=[\"one.example.com:PORT\"], {rest}}}");
+        let secrets =
+            [secret("mine", "methods=[\"POST\"]"), secret("read", "methods=[\"GET\"]"), secret("below", "paths=[\"/x\"], header=\"X\"")];
+        let hosts = Hosts::new(&[&secrets[0], &secrets[1], &secrets[2]]).await;
+        let person = Person::saying(Reply::No { by: "a test".to_owned() });
+        let arguments =
+            json!({ "body": "long\n".repeat(500), "headers": { "a": "b".repeat(999) }, "method": "POST", "url": hosts.url("one") });
+        let request = Request { approver: Some(Arc::clone(&person) as _), ..Request::new("http_request", arguments) };
+        hosts.web.host.call(request).await.outcome.expect_err("a person said no");
+        let words = person.asked()[0].words();
+        let lines: Vec<&str> = words.lines().collect();
+        assert_eq!(lines[1], format!("  goes to: https://one.example.com:{} (an unusual port)", hosts.server.port()));
+        assert_eq!(lines[2], "  with your secret: mine");
+        assert!(lines[3].starts_with("  url: ") && lines[4] == "  method: \"POST\"" && lines[5].starts_with("  body:"), "{words}");
     });
 }
 

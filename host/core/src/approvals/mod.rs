@@ -255,6 +255,7 @@ async fn question(
         tool: facts.tool.as_ref().map_or_else(|| facts.asked.clone(), |tool| tool.definition.name.clone()),
         provider,
         subjects: facts.subjects.clone(),
+        secrets: facts.action().map(|action| config.secrets_along(&action)).unwrap_or_default(),
         arguments: (*facts.arguments).clone(),
         attachments: facts.attachments.iter().map(fingerprint::attached).collect(),
         preview: seen.map(|seen| seen.preview),

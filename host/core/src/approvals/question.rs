@@ -42,6 +42,9 @@ pub struct Question {
     pub provider: String,
     /// What it acts on.
     pub subjects: Vec<ActedOn>,
+    /// Names of the secrets that are put into the requests to the URLs it acts on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// The arguments, whole. They may hold anything: mark what steers a terminal before it is shown.
     pub arguments: Value,
     /// What is handed over beside the arguments.

@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::{Always, Attached, Question};
 use crate::config::inline;
 
+/// Bytes of an argument that is read at a glance.
+const SHORT: usize = 200;
+
 /// What a part of a question's words is, for who shows it in colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -43,10 +46,21 @@ impl Question {
         if let Some(caller) = &self.caller {
             words.field("asked by", &neutral_line(caller));
         }
+        // First, since headers and a body can be longer than what a person reads.
+        for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
+            words.target(&url.text);
+        }
+        if !self.secrets.is_empty() {
+            let names: Vec<_> = self.secrets.iter().map(|name| neutral_line(name)).collect();
+            words.field("with your secret", &names.join(", "));
+        }
         for subject in self.subjects.iter().filter(|subject| !self.is_an_argument(subject)) {
             words.field("acts on", &format!("{} {}", deed(subject), inline(&Value::String(subject.text.clone()))));
         }
-        for (name, value) in self.shown_arguments() {
+        let mut arguments: Vec<_> = self.shown_arguments().collect();
+        let is_acted_on = |value: &Value| self.subjects.iter().any(|subject| value.as_str() == Some(&subject.text));
+        arguments.sort_by_key(|(_, value)| (!is_acted_on(value), is_long(value)));
+        for (name, value) in arguments {
             match value {
                 Value::String(lines) if lines.contains('\n') => words.block(&neutral_line(name), lines, |_| None),
                 value => words.field(&neutral_line(name), &inline(value)),
@@ -57,9 +71,6 @@ impl Question {
         }
         for (index, part) in self.attachments.iter().enumerate() {
             words.attachment(index, part);
-        }
-        for url in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url) {
-            words.target(&url.text);
         }
         if let Some(preview) = &self.preview {
             match preview.diff.is_empty() {
@@ -91,6 +102,14 @@ impl Question {
 
     fn is_an_argument(&self, subject: &ActedOn) -> bool {
         self.shown_arguments().any(|(_, value)| value.as_str() == Some(&subject.text))
+    }
+}
+
+/// Whether a value takes more than a line or two.
+fn is_long(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\n') || text.len() > SHORT,
+        value => value.to_string().len() > SHORT,
     }
 }
 
@@ -253,6 +272,22 @@ mod tests {
         assert!(words.ends_with("  for the session: a yes holds for whatever else write asks of there\n"), "{words}");
         let words = asked("https://example.com/x", "autonomy");
         assert!(words.contains("  goes to: https://example.com\n") && words.ends_with("  why: a rule, a place\n"), "{words}");
+    }
+
+    #[test]
+    fn where_a_request_goes_and_what_goes_along_stands_before_its_headers_and_body() {
+        let mut question = question();
+        let url = "https://example.com/x";
+        question.subjects = vec![ActedOn { kind: SubjectKind::Url, access: Access::Write, text: url.to_owned() }];
+        question.arguments = json!({ "body": "a\nb", "headers": { "x": "y" }, "method": "POST", "url": url });
+        question.preview = None;
+        question.attachments.clear();
+        question.secrets = vec!["github".to_owned(), "other".to_owned()];
+        assert_eq!(
+            question.words(),
+            "write needs a yes (file)\n  goes to: https://example.com\n  with your secret: github, other\n  url: \"https://example.com/x\"\n  \
+             headers: { x = \"y\" }\n  method: \"POST\"\n  body:\n  │ a\n  │ b\n  why: a rule, a place\n"
+        );
     }
 
     #[test]

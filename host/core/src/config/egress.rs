@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_contract::HostError;
-use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme};
-use berth_policy::{Origin, Placed, Verdict};
+use berth_contract::{HostError, SubjectKind};
+use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
+use berth_policy::{Action, Origin, Placed, Verdict};
 use berth_system::egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
+
+use serde_json::Value;
 
 use super::{Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WrittenHost, WrittenPrivateHosts};
 
@@ -100,6 +102,28 @@ impl Loaded {
         let limits = self.plugin_limits(name);
         let bounds = self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
         self.egress(&said, bounds, folders, working_directory).map(Some)
+    }
+
+    /// Names of the secrets that are put into the requests of a call to the URLs that it is about.
+    pub(crate) fn secrets_along(&self, action: &Action<'_>) -> Vec<String> {
+        let (table, private) = match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
+            Some(plugin) => (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts),
+            None if action.built_in && action.provider == "web" => ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts),
+            None => return Vec::new(),
+        };
+        let private: Vec<PrivateHosts> = private.iter().filter_map(|hosts| PrivateHosts::new(hosts.as_str()).ok()).collect();
+        let urls = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Url);
+        let urls: Vec<(Target, String)> = urls.filter_map(|subject| Target::with_url(&subject.text).ok()).collect();
+        let method = action.arguments.get("method").and_then(Value::as_str).unwrap_or("GET").to_ascii_uppercase();
+        let goes = |secret: &Secret, name: &str| {
+            let Ok(mut rule) = secret.rule(name) else { return false };
+            // By which method a plugin asks, its arguments don't tell.
+            if !action.built_in {
+                rule.methods.clear();
+            }
+            urls.iter().any(|(target, url)| rule.goes(target, &method, &url[target.origin().len()..], &private))
+        };
+        self.secrets().filter(|(of, name, secret)| *of == table && goes(secret, name)).map(|(_, name, _)| name.to_owned()).collect()
     }
 
     fn bounds(&self, limits: super::Limits, secs: u64, body: u64) -> Limits {
