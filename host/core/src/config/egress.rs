@@ -11,7 +11,9 @@ use berth_system::egress::{Limits, Network, Proxy, Secret as Kept, SecretSource,
 
 use serde_json::Value;
 
-use super::{Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WrittenHost, WrittenPrivateHosts};
+use super::{
+    Folders, HostGrant, Loaded, OtherDomains, Problem, Problems, Secret, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts,
+};
 
 /// Bytes of a request's body.
 const REQUEST_BODY: u64 = 10 << 20;
@@ -220,7 +222,7 @@ impl Loaded {
             None => self.variable_of(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]).map(|(_, url)| url),
         };
         let except = match &network.no_proxy {
-            Some(hosts) => hosts.join(","),
+            Some(hosts) => hosts.iter().map(WithoutProxy::as_str).collect::<Vec<_>>().join(","),
             None => self.variable_of(&["NO_PROXY", "no_proxy"]).map(|(_, hosts)| hosts).unwrap_or_default(),
         };
         let proxy = proxy.filter(|url| !url.is_empty()).map(|url| {

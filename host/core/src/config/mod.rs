@@ -71,7 +71,7 @@ pub use serve::{OAuth, Serve};
 pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
-pub use web::{HostGrant, Method, Network, OtherDomains, UrlScheme, Web, WrittenHost, WrittenPrivateHosts, WrittenProxy};
+pub use web::{HostGrant, Method, Network, OtherDomains, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts, WrittenProxy};
 
 /// A name that the operator chose, as a part of a dotted key.
 pub(crate) fn dotted_name(name: &str) -> String {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -101,7 +102,7 @@ pub struct Network {
     /// `NO_PROXY` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
-    pub no_proxy: Option<Vec<String>>,
+    pub no_proxy: Option<Vec<WithoutProxy>>,
     /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
     pub proxy_resolves: bool,
     /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
@@ -211,12 +212,57 @@ impl Method {
 /// Bytes of a method's name.
 const MAX_METHOD: usize = 32;
 
+/// The methods that are registered for HTTP and for WebDAV, and the one that caches know.
+const METHODS: [&str; 40] = [
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "OPTIONS",
+    "ORDERPATCH",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "SUBSCRIBE",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UNSUBSCRIBE",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+];
+
 impl<'de> Deserialize<'de> for Method {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let method = String::deserialize(deserializer)?.to_ascii_uppercase();
-        let fits = !method.is_empty() && method.len() <= MAX_METHOD && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-        if !fits || ["CONNECT", "TRACE"].contains(&method.as_str()) {
-            return Err(serde::de::Error::custom("a method is one such as \"GET\" or \"POST\"; CONNECT and TRACE are sent for nobody"));
+        if !METHODS.contains(&method.as_str()) {
+            return Err(serde::de::Error::custom(
+                "a method is one such as \"GET\" or \"POST\", or one of WebDAV; CONNECT and TRACE are sent for nobody",
+            ));
         }
         Ok(Self(method))
     }
@@ -426,5 +472,58 @@ impl JsonSchema for WrittenProxy {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string" })
+    }
+}
+
+/// Hosts that are reached without the proxy: a name with everything below it, an address, a range, or `*` for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WithoutProxy(String);
+
+impl WithoutProxy {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_one(written: &str) -> bool {
+        let is_range = |(address, length): (&str, &str)| {
+            let most = match address.parse() {
+                Ok(IpAddr::V4(_)) => 32,
+                Ok(IpAddr::V6(_)) => 128,
+                Err(_) => return false,
+            };
+            length.parse::<u8>().is_ok_and(|length| length <= most)
+        };
+        match written.split_once('/') {
+            Some(range) => is_range(range),
+            None if written == "*" || written.parse::<IpAddr>().is_ok() => true,
+            None => !written.contains(['*', '[']) && HostPattern::new(written.strip_prefix('.').unwrap_or(written)).is_ok(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WithoutProxy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        if !Self::is_one(&written) {
+            return Err(serde::de::Error::custom(
+                "takes hosts, each by itself: \"example.com\" for that name and all below it, an address, a range as \"10.0.0.0/8\", or \"*\"",
+            ));
+        }
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WithoutProxy {
+    fn schema_name() -> Cow<'static, str> {
+        "WithoutProxy".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
     }
 }

@@ -60,6 +60,7 @@ fn hosts_are_written_in_several_ways() {
         ("{ host = 'example.com', method = ['GET'] }", "unknown field `method`"),
         ("{ host = 'example.com', methods = ['CONNECT'] }", "CONNECT and TRACE are sent for nobody"),
         ("{ host = 'example.com', methods = ['GE T'] }", "a method is one such as"),
+        ("{ host = 'example.com', methods = ['FOO'] }", "a method is one such as"),
         ("{ port = 1 }", "missing field `host`"),
         ("5", "a host, as in"),
     ] {
@@ -261,6 +262,14 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
     check("network.proxy = ''", &both, None);
     let own = "[network]\nproxy = 'http://own.example:3128'\nno_proxy = ['b.example', '::1']";
     check(own, &both, Some(("http://own.example:3128", "b.example,::1")));
+    check(
+        "[network]\nproxy = 'http://own.example'\nno_proxy = ['.c.example', '10.0.0.0/8', 'fd00::/8', '10.1.2.3', '*', 'localhost']",
+        &[],
+        Some(("http://own.example", ".c.example,10.0.0.0/8,fd00::/8,10.1.2.3,*,localhost")),
+    );
+    for wrong in ["a b", "", "a.example,b.example", "http://a.example", "a.example:80", "10.0.0.0/33", "*.a.example", "a.example/x"] {
+        scene.says(&format!("network.no_proxy = ['{wrong}']"), &["takes hosts, each by itself"]);
+    }
     for wrong in ["socks5://proxy.example", "https://proxy.example", "proxy.example:3128", "http://", "http://*", "http://a/b"] {
         scene.says(&format!("network.proxy = '{wrong}'"), &["takes the address of an HTTP proxy"]);
     }
