@@ -336,6 +336,9 @@ fn what_requests_need_is_examined_and_no_secret_is_told() {
     report.says("Requests", "proxy", "warning", "that of HTTPS_PROXY is no HTTP proxy");
     let authority = format!("authority {}", config.join("ca.pem").display());
     report.says("Requests", &authority, "failure", "no request can be made");
+    // What has the form of a certificate, and is none.
+    fs::write(config.join("ca.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("it is written");
+    run(&[]).says("Requests", &authority, "failure", "no request can be made");
     let file = report.says("Requests", "secret by-file", "warning", "others on this machine can get at the secret");
     assert!(file["found"].as_str().is_some_and(|found| found.contains("chmod 600")), "{file}");
     let variable = report.says("Requests", "secret by-variable", "warning", "the variable `TOKEN` is not set");

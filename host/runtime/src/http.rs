@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_contract::Denial;
-use berth_system::egress::{Egress, Error, Requests, Timeouts};
+use berth_system::egress::{Egress, Error, Obstacle, Requests, Timeouts};
 use http_body_util::BodyExt as _;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
@@ -51,6 +51,11 @@ impl Http {
     /// What a guest says, without the secrets that were put into its requests.
     pub(crate) fn without_secrets(&self, text: String) -> String {
         self.egress().and_then(|egress| egress.without_secrets(&text)).unwrap_or(text)
+    }
+
+    /// What a request met with that the operator can do something about.
+    pub(crate) fn take_obstacle(&self) -> Option<Obstacle> {
+        self.hooks.requests.as_ref()?.take_obstacle()
     }
 
     /// The first refusal of a request, and how many there were.
@@ -108,7 +113,7 @@ fn told(error: Error) -> wasmtime_wasi_http::Error {
         Error::Connection(_) => Told::ConnectionTerminated,
         Error::Certificate(_) => Told::TlsCertificateError,
         Error::Tls(_) => Told::TlsProtocolError,
-        Error::Timeout => Told::HttpResponseTimeout,
+        Error::Timeout(_) => Told::HttpResponseTimeout,
         Error::Headers => Told::HttpResponseHeaderSectionSize(None),
         Error::Body(most) => Told::HttpResponseBodySize(Some(most)),
         Error::Incomplete => Told::HttpResponseIncomplete,
@@ -116,7 +121,7 @@ fn told(error: Error) -> wasmtime_wasi_http::Error {
         Error::Protocol(_) => Told::HttpProtocolError,
         // Nothing in the interface is about these, and their words tell.
         Error::Requests(_) | Error::Proxy(_) => Told::InternalError(Some(error.to_string())),
-        // What of it can't be read is the operator's to know: the log and the record say it.
+        // A guest has no use for what the operator has to mend: the answer, the log and the record say it.
         Error::Secret(..) | Error::Setup(_) => Told::ConfigurationError,
     }
 }

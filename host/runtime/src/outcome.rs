@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Definition, Failure, Outcome, Report};
 use berth_policy::redact::{self, Keys};
-use berth_system::egress::Egress;
+use berth_system::egress::{Egress, Obstacle};
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;
@@ -152,6 +152,25 @@ fn strings(value: &mut Value, change: &impl Fn(&mut String)) {
         }
         _ => {}
     }
+}
+
+/// What the operator can do about a request that failed no guest knows, so the host says it.
+pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
+    outcome.map_err(|mut failure| {
+        match state.http.take_obstacle() {
+            // What the host stopped says by which bound already.
+            Some(Obstacle::Late(bound)) if failure.category == Category::Timeout && failure.suggestion.is_none() => {
+                failure.message = format!("{} ({bound})", failure.message);
+            }
+            Some(Obstacle::Setup(reason)) if failure.category == Category::PermanentFailure => {
+                failure.message = reason;
+                failure.code = Some("host".into());
+                failure.suggestion = Some("`berth doctor` tells what has to be mended.".to_owned());
+            }
+            _ => {}
+        }
+        failure
+    })
 }
 
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).

@@ -242,6 +242,7 @@ async fn execute(job: Job) -> Outcome {
         Err(error) => Err(watch.failure(&error, &store, &plugin.name)),
     };
     let outcome = outcome::without_secrets(outcome, store.data());
+    let outcome = outcome::with_obstacle(outcome, store.data());
     let outcome = outcome::with_denial(outcome, store.data_mut(), &call.arguments, &tool.definition, &call.report);
     plugin.runtime.engine.housekeeper.take_over(&plugin, store);
     outcome

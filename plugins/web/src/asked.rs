@@ -7,8 +7,8 @@ use berth_sdk::http::Request;
 /// Who asks. Servers that are told nothing refuse more often.
 const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
 
-/// How long a step of the way may take. The host's time for a request, `timeout` in `[tools.web]`, is over before.
-const TIME: Duration = Duration::from_secs(60);
+/// How long a step of the way may take: not less than the host's time for a request, `timeout` in `[tools.web]`, may be.
+const TIME: Duration = Duration::from_secs(3600);
 
 /// Bytes that are read, whatever the operator allows: reading what is more takes the time that a call has.
 pub(crate) const MAX_BODY: usize = 4 << 20;

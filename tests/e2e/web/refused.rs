@@ -45,8 +45,13 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
         drop(gone);
         says(&fetch(&web, gone_at).await, Category::NetworkError, "connection", "refuses connections");
         says(&fetch(&web, "https://nowhere.example.com/").await, Category::NetworkError, "dns", "no address");
-        says(&fetch(&web, at(&silent)).await, Category::Timeout, "timed-out", "took too long");
-        says(&fetch(&web, at(&halting)).await, Category::Timeout, "timed-out", "took too long");
+        for server in [&silent, &halting] {
+            let answer = fetch(&web, at(server)).await;
+            says(&answer, Category::Timeout, "timed-out", "its answer took too long (`timeout` in [tools.web] lets a request take 1 s)");
+        }
+        let bounded = Web::new(&[&silent], &["tools.limits.request_secs=1"]).await;
+        let answer = fetch(&bounded, at(&silent)).await;
+        says(&answer, Category::Timeout, "timed-out", "`request_secs` in [tools.limits] lets a request take 1 s");
         says(&fetch(&web, at(&broken)).await, Category::PermanentFailure, "malformed-answer", "breaks the protocol");
         says(&fetch(&web, at(&short)).await, Category::NetworkError, "connection", "too early");
         for (url, words) in [
@@ -81,6 +86,25 @@ fn who_can_t_prove_who_it_is_is_not_believed() {
         }
         assert!(fetch(&web, at("site.example.com", &plain)).await.outcome.is_err());
         assert!(plain.asked().is_empty());
+    });
+}
+
+#[test]
+fn an_authority_that_can_t_be_read_is_told_in_the_answer() {
+    run(async {
+        let server = Server::plain(hello);
+        let folder = tempfile::TempDir::new().expect("a temporary folder is made");
+        let (missing, empty) = (folder.path().join("missing.pem"), folder.path().join("empty.pem"));
+        std::fs::write(&empty, "no certificate").expect("it is written");
+        for (file, why) in [(&missing, "No such file"), (&empty, "no certificate in PEM form")] {
+            let web = Web::new(&[&server], &[&format!("network.authorities=[{file:?}]")]).await;
+            let answer = fetch(&web, format!("http://{}/", server.address)).await;
+            let told = failure(&answer, Category::PermanentFailure, Some("host"));
+            let words = format!("`authorities` in [network] names {}: ", file.display());
+            assert!(told.message.contains(&words) && told.message.contains(why), "{words:?} is not in {told:?}");
+            assert!(told.suggestion.as_ref().is_some_and(|advice| advice.contains("berth doctor")), "{told:?}");
+        }
+        assert_eq!(server.connections(), 0);
     });
 }
 

@@ -21,6 +21,9 @@ const REQUEST_BODY: u64 = 10 << 20;
 /// Bytes of the headers of an answer.
 const HEADERS: usize = 64 << 10;
 
+/// The key that bounds the time of every request.
+const TIME_OF_ALL: &str = "`request_secs` in [tools.limits]";
+
 /// Seconds in which nothing comes.
 const IDLE: u64 = 15;
 
@@ -46,7 +49,8 @@ impl Loaded {
         let (web, limits) = (&self.config.tools.web, self.config.tools.limits);
         let all = limits.response_mib.get() << 20;
         let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
-        let settings = self.egress(&self.said_of_web(), bounds, folders, working_directory)?;
+        let time_key = if web.timeout <= limits.request_secs { "`timeout` in [tools.web]" } else { TIME_OF_ALL };
+        let settings = self.egress(&self.said_of_web(), bounds, time_key, folders, working_directory)?;
         Ok(Settings { reach: self.reach_of_web()?, ..settings })
     }
 
@@ -103,7 +107,8 @@ impl Loaded {
         };
         let limits = self.plugin_limits(name);
         let bounds = self.bounds(limits, limits.request_secs.get(), limits.response_mib.get() << 20);
-        self.egress(&said, bounds, folders, working_directory).map(Some)
+        let own = plugin.limits.request_secs.map(|_| format!("`request_secs` in [plugins.{}.limits]", super::dotted_name(name)));
+        self.egress(&said, bounds, own.as_deref().unwrap_or(TIME_OF_ALL), folders, working_directory).map(Some)
     }
 
     /// Names of the secrets that are put into the requests of a call to the URLs that it is about.
@@ -165,7 +170,14 @@ impl Loaded {
         })
     }
 
-    fn egress(&self, said: &Said<'_>, limits: Limits, folders: &Folders, working_directory: &Path) -> Result<Settings, HostError> {
+    fn egress(
+        &self,
+        said: &Said<'_>,
+        limits: Limits,
+        time_key: &str,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Settings, HostError> {
         let key = |key: &str| format!("{}.{key}", said.table);
         let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| HostPattern::new(host.as_str()))?;
         let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
@@ -173,6 +185,7 @@ impl Loaded {
         Ok(Settings {
             reach: self.reach(said)?,
             limits,
+            time_key: time_key.to_owned(),
             secrets: secrets.collect::<Result<_, _>>()?,
             credentials_to: credentials_to.into_iter().map(|placed| placed.value).collect(),
             network: self.network(folders, working_directory),

@@ -65,7 +65,17 @@ pub(super) struct Bounds {
     pub(super) bytes: u64,
     pub(super) idle: Duration,
     pub(super) end: Instant,
+    pub(super) late: Late,
     pub(super) echoes: Option<Arc<Echoes>>,
+}
+
+/// What is said where a bound of its time is reached.
+#[derive(Clone, Debug)]
+pub(super) struct Late {
+    /// The end of all.
+    pub(super) end: String,
+    /// The time in which nothing came; None where the guest set it.
+    pub(super) idle: Option<String>,
 }
 
 /// The body of an answer.
@@ -99,6 +109,7 @@ impl Answer {
             received: Arc::clone(&received),
             idle: bounds.idle,
             end: bounds.end,
+            late: bounds.late,
             timer: Box::pin(tokio::time::sleep_until(bounds.end.min(Instant::now() + bounds.idle))),
         };
         let stage: Stage = match coding {
@@ -207,6 +218,7 @@ struct Wire {
     received: Arc<AtomicU64>,
     idle: Duration,
     end: Instant,
+    late: Late,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -218,7 +230,8 @@ impl Stream for Wire {
             let this = &mut *self;
             let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) else {
                 ready!(this.timer.as_mut().poll(context));
-                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout))));
+                let bound = if Instant::now() >= this.end { Some(this.late.end.clone()) } else { this.late.idle.clone() };
+                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(bound)))));
             };
             let data = match frame {
                 None => return Poll::Ready(None),
@@ -231,7 +244,7 @@ impl Stream for Wire {
             };
             let now = Instant::now();
             if now >= this.end {
-                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout))));
+                return Poll::Ready(Some(Err(io::Error::other(Error::Timeout(Some(this.late.end.clone()))))));
             }
             let next = this.end.min(now + this.idle);
             this.timer.as_mut().reset(next);

@@ -64,9 +64,9 @@ pub enum Error {
     /// What it speaks is no TLS that is spoken here.
     #[error("no secure connection could be made: {0}")]
     Tls(String),
-    /// The answer took too long, or its next piece did.
-    #[error("the answer took too long")]
-    Timeout,
+    /// The answer took too long, or its next piece did: by this bound of the host's; None by the guest's own.
+    #[error("the answer took too long{}", .0.as_ref().map_or_else(String::new, |bound| format!(": {bound}")))]
+    Timeout(Option<String>),
     /// The answer's headers have more bytes than they may have.
     #[error("the answer's headers are too large")]
     Headers,
@@ -82,6 +82,15 @@ pub enum Error {
     /// The answer is none.
     #[error("the answer is not HTTP: {0}")]
     Protocol(String),
+}
+
+/// Why a request of a call failed, where the operator can do something about that and a guest can't know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It took longer than it may, and by which bound.
+    Late(String),
+    /// No request can be made, and why.
+    Setup(String),
 }
 
 impl Error {
@@ -119,7 +128,7 @@ impl Error {
                     () if hyper.is_parse_too_large() => Some(Self::Headers),
                     () if hyper.is_parse() => Some(Self::Protocol(hyper.to_string())),
                     () if hyper.is_incomplete_message() => Some(Self::Incomplete),
-                    () if hyper.is_timeout() => Some(Self::Timeout),
+                    () if hyper.is_timeout() => Some(Self::Timeout(None)),
                     () => least,
                 };
             }
@@ -151,6 +160,15 @@ impl Error {
         match self {
             Self::Refused(denial) | Self::Address(denial) => denial.rule.clone(),
             other => other.to_string(),
+        }
+    }
+
+    /// What the operator can do something about.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        match self {
+            Self::Timeout(Some(bound)) => Some(Obstacle::Late(bound.clone())),
+            Self::Setup(_) => Some(Obstacle::Setup(self.to_string())),
+            _ => None,
         }
     }
 

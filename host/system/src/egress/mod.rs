@@ -16,7 +16,7 @@ mod settings;
 mod stream;
 mod tls;
 
-pub use error::Error;
+pub use error::{Error, Obstacle};
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};

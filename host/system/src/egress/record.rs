@@ -1,7 +1,7 @@
 //! What is told of each request, from its beginning on.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::text::{cut, neutral_line};
@@ -9,22 +9,26 @@ use berth_contract::{Report, Requested};
 use berth_policy::redact::{self, Keys};
 use url::Url;
 
-use super::Error;
+use super::{Error, Obstacle};
 
 /// Characters of a URL that are told.
 const MAX_URL: usize = 2048;
+
+/// What the last request of a call that failed for such a reason met with.
+pub(super) type Met = Mutex<Option<Obstacle>>;
 
 /// A request in its call's report. What is known when it is dropped is what stands there.
 #[derive(Debug)]
 pub(super) struct Record {
     report: Arc<Report>,
+    met: Arc<Met>,
     index: Option<usize>,
     began: Instant,
     pub(super) received: u64,
 }
 
 impl Record {
-    pub(super) fn begin(report: &Arc<Report>, method: &str) -> Self {
+    pub(super) fn begin(report: &Arc<Report>, met: &Arc<Met>, method: &str) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let requested = Requested {
             began,
@@ -39,7 +43,8 @@ impl Record {
             failed: None,
             refused: false,
         };
-        Self { index: report.requested(requested), report: Arc::clone(report), began: Instant::now(), received: 0 }
+        let (index, report, met) = (report.requested(requested), Arc::clone(report), Arc::clone(met));
+        Self { report, met, index, began: Instant::now(), received: 0 }
     }
 
     fn update(&self, update: impl FnOnce(&mut Requested)) {
@@ -75,6 +80,9 @@ impl Record {
     }
 
     pub(super) fn failed(&self, error: &Error) {
+        if let Some(obstacle) = error.obstacle() {
+            *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(obstacle);
+        }
         let (reason, refused) = (neutral_line(cut(&error.recorded(), 1024)), error.denial().is_some());
         self.update(|requested| {
             requested.failed = Some(reason);

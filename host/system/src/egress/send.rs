@@ -19,10 +19,10 @@ use hyper_util::client::legacy::connect::HttpInfo;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::answer::{Answer, Bounds};
-use super::record::Record;
+use super::answer::{Answer, Bounds, Late};
+use super::record::{Met, Record};
 use super::redirects::Redirects;
-use super::{Egress, Error, Place, Settings};
+use super::{Egress, Error, Obstacle, Place, Settings};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
@@ -70,6 +70,7 @@ pub struct Requests {
     redirects: Redirects,
     /// The first that was refused by a rule, and how many were.
     refused: Mutex<(Option<Box<Denial>>, u64)>,
+    met: Arc<Met>,
 }
 
 impl fmt::Debug for Requests {
@@ -90,7 +91,7 @@ struct Checked {
 impl Requests {
     /// For a call that begins.
     pub fn new(egress: Arc<Egress>, scope: Scope) -> Self {
-        Self { egress, scope, made: AtomicU32::new(0), redirects: Redirects::default(), refused: Mutex::default() }
+        Self { egress, scope, made: AtomicU32::new(0), redirects: Redirects::default(), refused: Mutex::default(), met: Arc::default() }
     }
 
     /// The plugin's way out.
@@ -101,6 +102,11 @@ impl Requests {
     /// The first refusal by a rule, and how many there were.
     pub fn take_refused(&self) -> (Option<Box<Denial>>, u64) {
         std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the last of them met with that the operator can do something about.
+    pub fn take_obstacle(&self) -> Option<Obstacle> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Makes a request, if it may be made, and answers with what its server says.
@@ -116,7 +122,7 @@ impl Requests {
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut record = Some(Record::begin(&self.scope.report, request.method().as_str()));
+        let mut record = Some(Record::begin(&self.scope.report, &self.met, request.method().as_str()));
         let sent = self.try_send(request, timeouts, &mut record).await;
         if let Err(error) = &sent {
             match error {
@@ -141,8 +147,13 @@ impl Requests {
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let limits = self.egress.settings.limits;
+        let Settings { limits, time_key, .. } = &*self.egress.settings;
         let end = Instant::now() + limits.time;
+        let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
+        let late = Late {
+            end: format!("{time_key} lets a request take {} s", limits.time.as_secs()),
+            idle: (idle == limits.idle).then(|| format!("nothing came for {} s", idle.as_secs())),
+        };
         // What the network says, nobody can look up again for comparison.
         self.scope.report.lost_sight();
         let (parts, body) = request.into_parts();
@@ -155,7 +166,7 @@ impl Requests {
         };
         let body = match timeout_at(end, collected(body, limits.request_body)).await {
             Ok(body) => body?,
-            Err(_) => return Err(Error::Timeout),
+            Err(_) => return Err(Error::Timeout(Some(late.end))),
         };
         let (checked, body) = self.without_leaks(checked, body).await?;
         let checked_url = checked.url.clone();
@@ -166,7 +177,7 @@ impl Requests {
         let mut response = match timeout_at(first, client.request(request)).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Error::of_client(&error)),
-            Err(_) => return Err(Error::Timeout),
+            Err(_) => return Err(Error::Timeout((first == end).then_some(late.end))),
         };
         let echoes = self.egress.echoes();
         if let Some(echoes) = &echoes {
@@ -182,8 +193,7 @@ impl Requests {
         }
         // As the guest sees it: that is what it follows.
         self.redirects.answered(&checked_url, hop, response.status(), response.headers());
-        let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
-        let bounds = Bounds { bytes: limits.body, idle, end, echoes };
+        let bounds = Bounds { bytes: limits.body, idle, end, late, echoes };
         let peer = response.extensions().get::<HttpInfo>().map(|info| info.remote_addr().ip());
         told.answered(response.status().as_u16(), peer.filter(|_| self.egress.settings.network.proxy.is_none()));
         let record = record.take().ok_or(Error::Busy)?;

@@ -19,6 +19,8 @@ pub struct Settings {
     pub reach: Reach,
     /// Their bounds.
     pub limits: Limits,
+    /// The key that bounds their time, as people look for it: `timeout` in \[tools.web\].
+    pub time_key: String,
     /// Secrets that are put into them.
     pub secrets: Vec<Secret>,
     /// Hosts to which a request may carry what looks like a secret, as patterns.

@@ -31,7 +31,10 @@ impl Trust {
 ///
 /// Why it can't be used.
 pub fn examine_authority(path: &Path) -> Result<usize, String> {
-    certificates_of(path).map(|certificates| certificates.len())
+    let certificates = certificates_of(path)?;
+    let mut roots = RootCertStore::empty();
+    certificates.iter().try_for_each(|certificate| roots.add(certificate.clone())).map_err(|error| error.to_string())?;
+    Ok(certificates.len())
 }
 
 fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -46,6 +46,7 @@ fn settings(private: &[&str]) -> Settings {
             concurrent: 8,
             requests: 100,
         },
+        time_key: "the key".to_owned(),
         secrets: Vec::new(),
         credentials_to: Vec::new(),
         network: Network::default(),
