@@ -164,7 +164,18 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         let to_other = fetch(&web, at("/other")).await;
         let allows = remedy(&to_other, "allowed_domains, which doesn't name this host");
         let listed = format!("To allow it, add \"other.example.com:{port}\" to the list in `--set {allowed}`.");
-        assert_eq!(allows, listed);
+        assert_eq!(
+            allows,
+            format!("{listed} Or ask for https://other.example.com:{port}/x by a call of its own: a person is asked about that.")
+        );
+        for (answer, to) in [(&to_other, format!("https://other.example.com:{port}")), (&to_inner, format!("https://{}", inner.address))] {
+            let message = &failure(answer, Category::PolicyBlocked, None).message;
+            let led = format!("GET {to} (a redirect from https://site.example.com:{}) is refused", site.port());
+            assert!(message.contains(&led), "{led:?} is not in {message}");
+        }
+        let nobody = ["tools.web.other_domains=\"deny\"", &authorities, &allowed];
+        let nobody = Web::new(&[&site, &other], &nobody).await;
+        assert_eq!(remedy(&fetch(&nobody, at("/other")).await, "allowed_domains, which doesn't name this host"), listed);
         assert!(remedy(&fetch(&web, at("/denied")).await, "denied_domains").contains("denied.example.com"));
         says(&fetch(&web, at("/plain")).await, Category::PermanentFailure, "redirect", "from https to http://site.example.com/");
         says(&fetch(&web, at("/file")).await, Category::PermanentFailure, "redirect", "only http and https");

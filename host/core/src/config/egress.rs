@@ -51,7 +51,7 @@ impl Loaded {
         let bounds = self.bounds(limits, limits.request_secs.get().min(web.timeout.get()), all.min(web.max_body_kib.get() << 10));
         let time_key = if web.timeout <= limits.request_secs { "`timeout` in [tools.web]" } else { TIME_OF_ALL };
         let settings = self.egress(&self.said_of_web(), bounds, time_key, folders, working_directory)?;
-        Ok(Settings { reach: self.reach_of_web()?, ..settings })
+        Ok(Settings { reach: self.reach_of_web()?, asks: web.other_domains == OtherDomains::Ask, ..settings })
     }
 
     /// What the gate asks before a call of the web tools runs.
@@ -186,6 +186,7 @@ impl Loaded {
             reach: self.reach(said)?,
             limits,
             time_key: time_key.to_owned(),
+            asks: false,
             secrets: secrets.collect::<Result<_, _>>()?,
             credentials_to: credentials_to.into_iter().map(|placed| placed.value).collect(),
             network: self.network(folders, working_directory),

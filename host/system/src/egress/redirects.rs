@@ -29,6 +29,8 @@ pub(super) struct Redirects(Mutex<Vec<Redirect>>);
 
 #[derive(Debug)]
 struct Redirect {
+    /// The origin that it led away from.
+    from: String,
     to: Url,
     /// How many were followed, with this one.
     hop: u32,
@@ -43,7 +45,14 @@ impl Redirects {
         redirects.iter().find(|redirect| redirect.to == to).map_or(0, |redirect| redirect.hop)
     }
 
-    /// The same, for a request that is sent. Takes off what is not for another origin.
+    /// The origin from which a redirect led to a request.
+    pub(super) fn led_from(&self, url: &Url) -> Option<String> {
+        let redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = without_fragment(url);
+        redirects.iter().find(|redirect| redirect.to == to).map(|redirect| redirect.from.clone())
+    }
+
+    /// How many redirects led to a request that is sent. Takes off what is not for another origin.
     ///
     /// # Errors
     ///
@@ -79,7 +88,7 @@ impl Redirects {
             .filter(|known| known.to == to)
             .fold((hop + 1, elsewhere), |(hop, elsewhere), known| (hop.max(known.hop), elsewhere || known.elsewhere));
         redirects.retain(|known| known.to != to);
-        redirects.push(Redirect { to, hop: known.0, elsewhere: known.1 });
+        redirects.push(Redirect { from: url.origin().ascii_serialization(), to, hop: known.0, elsewhere: known.1 });
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Denial, Report};
-use berth_policy::egress::{Placement, Target};
+use berth_policy::egress::{Placement, Standing, Target};
 use berth_policy::redact::{self, Keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, USER_AGENT};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::answer::{Answer, Bounds, Late};
-use super::record::{Met, Record};
+use super::record::{Met, Record, shown};
 use super::redirects::Redirects;
 use super::{Egress, Error, Obstacle, Place, Settings};
 
@@ -202,7 +202,7 @@ impl Requests {
 
     /// Decides on a request by what stands before its body.
     fn check(&self, parts: http::request::Parts, record: &Record) -> Result<Checked, Error> {
-        let Settings { limits, reach, .. } = &*self.egress.settings;
+        let Settings { limits, reach, asks, .. } = &*self.egress.settings;
         let text = parts.uri.to_string();
         if self.made.fetch_add(1, Ordering::Relaxed) >= limits.requests {
             record.unreadable_url(&text);
@@ -226,7 +226,20 @@ impl Requests {
             let remedy = "Make the request by the method that is meant.";
             return Err(refused(&method, &target, "the rule that a call that only reads names no other method in a header", remedy));
         }
-        reach.request(&target, method.as_str(), &self.scope.origins).map_err(|denial| Error::Refused(Box::new(denial)))?;
+        let from = self.redirects.led_from(&url);
+        let refuse = |mut denial: Denial| {
+            if let Some(from) = &from {
+                denial.action = format!("{} (a redirect from {from})", denial.action);
+            }
+            Error::Refused(Box::new(denial))
+        };
+        if let Standing::Unlisted(missing) = reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)? {
+            let mut denial = reach.unlisted(&target, method.as_str(), missing);
+            if from.is_some() && *asks {
+                denial.remedy.push_str(&format!(" Or ask for {} by a call of its own: a person is asked about that.", shown(&url)));
+            }
+            return Err(refuse(denial));
+        }
         let mut headers = parts.headers;
         for name in OWN {
             headers.remove(name);

@@ -21,6 +21,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The key that bounds their time, as people look for it: `timeout` in \[tools.web\].
     pub time_key: String,
+    /// Whether a person is asked about a call to a host that no grant names.
+    pub asks: bool,
     /// Secrets that are put into them.
     pub secrets: Vec<Secret>,
     /// Hosts to which a request may carry what looks like a secret, as patterns.

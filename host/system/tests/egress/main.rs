@@ -47,6 +47,7 @@ fn settings(private: &[&str]) -> Settings {
             requests: 100,
         },
         time_key: "the key".to_owned(),
+        asks: false,
         secrets: Vec::new(),
         credentials_to: Vec::new(),
         network: Network::default(),
