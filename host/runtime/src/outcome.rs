@@ -199,7 +199,8 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
         return Err(failure);
     }
     let told = denial.to_string();
-    // A tool that passes the refusal on has nothing to add to it.
-    let message = if failure.message.contains(&told) { told } else { format!("{told} (The tool said: {})", failure.message) };
+    // A tool that passes the refusal on has nothing to add to it. One that is told of it by a standard interface alone says so by its code.
+    let repeats = failure.message.contains(&told) || failure.code.as_deref() == Some("not-permitted");
+    let message = if repeats { told } else { format!("{told} (The tool said: {})", failure.message) };
     Err(Failure { category: Category::PolicyBlocked, code: None, message, suggestion: None, denial: Some(*denial), ..failure })
 }

@@ -172,6 +172,8 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
             let message = &failure(answer, Category::PolicyBlocked, None).message;
             let led = format!("GET {to} (a redirect from https://site.example.com:{}) is refused", site.port());
             assert!(message.contains(&led), "{led:?} is not in {message}");
+            // What the tool has to say of it is that it was refused.
+            assert!(!message.contains("The tool said"), "{message}");
         }
         let nobody = ["tools.web.other_domains=\"deny\"", &authorities, &allowed];
         let nobody = Web::new(&[&site, &other], &nobody).await;
