@@ -77,8 +77,8 @@ impl Redirects {
             return;
         }
         let Some(to) = headers.get(http::header::LOCATION).and_then(|to| url.join(to.to_str().ok()?).ok()) else { return };
-        // In the one form that requests have, or it would not be known again.
-        let to = Target::with_url(to.as_str()).ok().and_then(|(_, text)| Url::parse(&text).ok()).unwrap_or(to);
+        // In the form in which the request for it will be looked at. What has none is not requested.
+        let Some(to) = Target::with_url(to.as_str()).ok().and_then(|(_, text)| Url::parse(&text).ok()) else { return };
         let elsewhere = to.origin() != url.origin();
         let mut redirects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // What has led away from an origin once does so however often it comes again, and a circle does not begin anew.
@@ -128,6 +128,17 @@ mod tests {
         assert_eq!(other, headers(&[(http::header::ACCEPT, "*/*")]));
         assert!(matches!(redirects.follow(&url("https://b.test/4"), &mut sent()), Err(Error::Redirects(3))));
         assert_eq!(redirects.follow(&url("https://b.test/other"), &mut sent()).ok(), Some(0));
+    }
+
+    #[test]
+    fn a_redirect_is_known_however_its_url_is_spelled() {
+        for spelled in ["https://B.test./x#y", "https://b.test:443/a/../x", "//b.test/x"] {
+            let redirects = Redirects::default();
+            redirects.answered(&url("https://a.test/"), 0, StatusCode::FOUND, &headers(&[(http::header::LOCATION, spelled)]));
+            let mut sent = headers(&[(AUTHORIZATION, "Bearer x")]);
+            assert_eq!(redirects.follow(&url("https://b.test/x"), &mut sent).ok(), Some(1), "{spelled}");
+            assert!(sent.is_empty(), "{spelled}");
+        }
     }
 
     #[test]
