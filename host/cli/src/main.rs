@@ -42,6 +42,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::arguments::{Arguments, Command, ConfigCommand, LogFormat};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::filter::FilterCommand;
 use crate::style::BAD;
 
 /// The allocator of the static binary: with that of its C library, which has one lock for all threads, a call takes twice as long.
@@ -83,7 +84,11 @@ fn main() {
 
 fn run(Arguments { command, options }: Arguments) -> Result<Exit, Error> {
     // It prints by itself what would be warned of.
-    let usual = if matches!(command, Command::Config(ConfigCommand::Check { .. })) { LevelFilter::ERROR } else { LevelFilter::WARN };
+    let tells = matches!(
+        command,
+        Command::Config(ConfigCommand::Check { .. }) | Command::Filter(FilterCommand::List { .. } | FilterCommand::Test { .. })
+    );
+    let usual = if tells { LevelFilter::ERROR } else { LevelFilter::WARN };
     log(options.log, usual, options.log_format)?;
     match command {
         Command::Call(call) => call::run(&call, &options),

@@ -60,6 +60,8 @@ pub struct FilterInput {
     pub failed: Option<Category>,
     /// Of a command.
     pub exit_code: Option<i32>,
+    /// Whether other commands of the line may have written some of it.
+    pub among_others: bool,
     /// The parts of the answer. Of a command, its standard output and its standard error, those that are not empty.
     pub content: Vec<Content>,
 }

@@ -1,8 +1,11 @@
 //! What a terminal would show of a program's output: without the sequences that steer it, and of a line that was written again and again
 //! only what was written last.
 
-/// Bytes of a state of a line that is written over.
+/// Bytes of a state of a line that is written over, and letters that two states begin with.
 const LONGEST_STATE: usize = 512;
+const SAME_LETTERS: usize = 4;
+
+use std::borrow::Cow;
 
 const ESCAPE: char = '\u{1b}';
 
@@ -71,34 +74,53 @@ fn length(text: &str) -> usize {
     }
 }
 
-/// Of each line what was written last, behind the last carriage return, and without what was taken back. What is longer than a terminal is
-/// wide was no state that was meant to be written over.
+/// Of each line what was written last, behind the last carriage return, and without what was written over after a backspace. What is no
+/// earlier state of what was written next stays, on a line of its own: somebody wrote it to be read.
 fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        let line = line.trim_end_matches('\r');
-        let (before, last) = line.rsplit_once('\r').unwrap_or(("", line));
-        for long in before.split('\r').filter(|state| state.len() > LONGEST_STATE) {
-            shown.push_str(long);
-            shown.push('\n');
-        }
-        if last.contains('\u{8}') {
-            let mut kept = String::with_capacity(last.len());
-            for c in last.chars() {
-                if c == '\u{8}' {
-                    kept.pop();
-                } else {
-                    kept.push(c);
+        let mut states = line.trim_end_matches('\r').split('\r').peekable();
+        while let Some(state) = states.next() {
+            match states.peek() {
+                None => shown.push_str(&taken_back(state)),
+                Some(next) if is_state(state, next) => {}
+                Some(_) => {
+                    shown.push_str(&taken_back(state));
+                    shown.push('\n');
                 }
             }
-            shown.push_str(&kept);
-        } else {
-            shown.push_str(last);
         }
         shown.push_str(end);
     }
     shown
+}
+
+/// Whether a text is an earlier state of the next: a bar, a count, or what begins with the same letters.
+fn is_state(state: &str, next: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).take(SAME_LETTERS).collect::<String>();
+    let first = letters(state);
+    state.len() <= LONGEST_STATE && (first.is_empty() || letters(next).starts_with(&first))
+}
+
+/// What is left where backspaces go back over a text and others are written over it.
+fn taken_back(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{8}') {
+        return Cow::Borrowed(text);
+    }
+    let (mut letters, mut at): (Vec<char>, usize) = (Vec::with_capacity(text.len()), 0);
+    for c in text.chars() {
+        match letters.get_mut(at) {
+            _ if c == '\u{8}' => {
+                at = at.saturating_sub(1);
+                continue;
+            }
+            Some(letter) => *letter = c,
+            None => letters.push(c),
+        }
+        at += 1;
+    }
+    Cow::Owned(letters.into_iter().collect())
 }
 
 /// Of several empty lines one.
@@ -142,7 +164,9 @@ mod tests {
     #[test]
     fn of_progress_the_last_state_is_left() {
         check("1%\r2%\r100%\ndone\r\n", "100%\ndone\n");
-        check("a\rb\r\n\r\nc", "b\n\nc");
+        check("a 1\ra 2\r\n\r\nc", "a 2\n\nc");
+        check("error: linker failed\rprogress 100%\n", "error: linker failed\nprogress 100%\n");
+        check("error: x\u{8}\u{8}\u{8}\n", "error: x\n");
         let data = "x".repeat(600);
         check(&format!("1%\r{data}\r2%\n"), &format!("{data}\n2%\n"));
         check("b\u{8}bo\u{8}ol\u{8}ld", "bold");

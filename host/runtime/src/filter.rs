@@ -267,9 +267,16 @@ fn failed(reason: &str) -> Failure {
 }
 
 fn converted(input: FilterInput) -> wit::Input {
-    let FilterInput { tool, subject, failed, exit_code, content } = input;
+    let FilterInput { tool, subject, failed, exit_code, among_others, content } = input;
     let content = content.into_iter().map(convert::content_for_guest).collect();
-    wit::Input { tool, subject, failed: failed.map(convert::category_for_guest), exit_code, content, meta: None }
+    wit::Input {
+        tool,
+        subject,
+        failed: failed.map(convert::category_for_guest),
+        exit_code,
+        content,
+        meta: among_others.then(|| r#"{"berth:alone":false}"#.to_owned()),
+    }
 }
 
 fn verdict_of(verdict: wit::Verdict, parts: usize, limit: usize) -> Result<FilterVerdict, Failure> {

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use berth_sdk::Content;
 use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, Registration, Replacement, Verdict};
 
 use crate::rules::{self, BUILT_IN, BuiltIn};
 use crate::strategy::{self, Step};
+use crate::text::{is_blank, marked};
 
 /// The rules of an instance: the operator's, then those that are built in.
 pub struct Engine {
@@ -65,15 +67,24 @@ impl Filters for Engine {
             return Err(format!("there is no rule {filter:?}"));
         };
         let steps = rule.steps()?;
-        let failed = !input.passed();
+        // Among the output of other commands, nothing goes for not being known.
+        let failed = !input.passed() || !is_alone(input);
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {
             let (shorter, confidence) = strategy::run(steps, text, failed)?;
             worst = worst.max(confidence);
             Some(shorter)
         });
+        // Marks alone say nothing.
+        let says = |part: &Content| part.as_text().is_none_or(|text| text.lines().any(|line| !is_blank(line) && marked(line).is_none()));
+        let content = content.filter(|content| content.iter().any(says));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }
+}
+
+/// Whether an output is that of the command alone which the rule is for.
+fn is_alone(input: &Input) -> bool {
+    input.meta.as_ref().and_then(|meta| meta["berth:alone"].as_bool()).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -131,6 +142,8 @@ mod tests {
         let texts: Vec<_> = replacement.content.iter().map(|part| part.as_text().unwrap()).collect();
         assert_eq!(texts, ["short", "... (3 lines left out) ...\n"]);
         assert_eq!(testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, ["short"])).unwrap(), Verdict::Keep);
+        // Where everything would go, nothing does.
+        assert_eq!(testing::filter::<Engine>(Some(rules), "own", &Input::command("own", 0, [noisy.as_str()])).unwrap(), Verdict::Keep);
         assert!(testing::filter::<Engine>(Some(rules), "other", &input).is_err());
     }
 }

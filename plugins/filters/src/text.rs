@@ -60,7 +60,7 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     let (mut left_out, mut bytes) = (0, 0);
     for (line, keep) in lines.iter().zip(keep) {
         if !is_blank(line) {
-            left_out += marked(line).unwrap_or(usize::from(!keep));
+            left_out = usize::saturating_add(left_out, marked(line).unwrap_or(usize::from(!keep)));
             bytes += line.len() + 1;
         }
     }
@@ -82,7 +82,7 @@ pub fn merge_marks(text: &str) -> Option<String> {
         let own = marked(line.trim_end_matches('\n'));
         match (&mut pending, own) {
             (Some(sum), Some(own)) => {
-                *sum += own;
+                *sum = sum.saturating_add(own);
                 merged = true;
             }
             (None, Some(own)) => pending = Some(own),

@@ -40,8 +40,10 @@ fn cases() -> Vec<(PathBuf, Case, String)> {
 
 /// What the filters that fit leave of an output.
 async fn left(host: &Host, command: &str, exit: i32, output: &str) -> String {
-    let subject = commands::last_command(command);
-    let mut input = FilterInput { tool: "bash".to_owned(), subject: subject.clone(), exit_code: Some(exit), ..FilterInput::default() };
+    let last = commands::last_command(command);
+    let (subject, among_others) = last.map_or((None, false), |last| (Some(last.line), !last.alone));
+    let mut input =
+        FilterInput { tool: "bash".to_owned(), subject: subject.clone(), exit_code: Some(exit), among_others, ..FilterInput::default() };
     input.content = vec![Content::text(output)];
     for name in host.fitting_filters("bash", subject.as_deref()) {
         let verdict = host.try_filter(&name, input.clone()).await.unwrap_or_else(|failure| panic!("{name}: {failure:?}"));

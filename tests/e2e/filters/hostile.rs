@@ -70,6 +70,44 @@ async fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_rea
 }
 
 #[tokio::test]
+async fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
+    let scene = scene().await;
+    for command in [
+        "echo safe-block",
+        "echo safe-block; ls /",
+        "ls / && echo safe-block | tail -1",
+        "true | echo safe-block",
+        "for i in 1; do echo safe-block; done",
+        "if true; then echo safe-block; fi",
+        "x=safe-block; echo $x",
+        "bash -c 'echo safe-block'",
+        "cat <<X\nsafe-block\nX",
+    ] {
+        let answer = scene.call("bash", json!({ "command": command })).await;
+        let failure = answer.outcome.as_ref().expect_err("it is withheld");
+        assert!(["withheld"].contains(&failure.code.as_deref().unwrap_or_default()), "{command}: {failure:?}");
+    }
+    assert!(scene.call("bash", json!({ "command": "echo safe; ls /" })).await.outcome.is_ok());
+}
+
+#[tokio::test]
+async fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
+    let held = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+    for (settings, says) in [
+        (&["tools.filters.chain=[\"filters\", \"nowhere\"]"][..], "no plugin has that name"),
+        (&[&*held, "tools.filters.chain=[\"hostile-filter\"]"], "approve"),
+    ] {
+        let scene = Scene::with(settings, |_| {}).await;
+        for (tool, arguments) in [("bash", json!({ "command": "echo it is so" })), ("read", json!({ "path": "public.txt" }))] {
+            let answer = scene.call(tool, arguments).await;
+            let failure = answer.outcome.as_ref().expect_err("it is withheld");
+            assert_eq!(failure.code.as_deref(), Some("withheld"), "{failure:?}");
+            assert!(failure.message.contains(says) && contents(&answer).is_empty(), "{failure:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn only_what_the_chain_names_filters() {
     let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
     let scene = Scene::with(&[&path, "plugins.hostile-filter.reload=trust"], |_| {}).await;

@@ -88,6 +88,18 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
 }
 
 #[tokio::test]
+async fn what_other_commands_of_a_line_write_stays() {
+    let scene = Scene::with(&[], |root| program(&root.join("granted"), "cargo", &passing(200), "", 0)).await;
+    let before: String = (0..30).map(|number| format!("fn of_{number}() {{}}\n")).collect();
+    std::fs::write(scene.granted.join("main.rs"), before).expect("it is written");
+    let shown = text(&bash(&scene, "cat main.rs && ./cargo test").await);
+    assert!(shown.contains("fn of_17() {}") && shown.contains("200 passed") && !shown.contains("holds_7 "), "{shown}");
+    // Nor is what a pipe ends with taken for what it begins with.
+    let answer = bash(&scene, "./cargo test | grep holds_1").await;
+    assert!(text(&answer).contains("holds_17 ... ok") && answer.filtered.is_none());
+}
+
+#[tokio::test]
 async fn a_failing_run_keeps_every_failure() {
     let failed = "---- module_3::holds_3 stdout ----\n\nthread 'module_3::holds_3' panicked at src/lib.rs:31:9:\nassertion `left == right` failed\n  left: 4\n right: 5\n";
     let all = passing(200).replace("module_3::holds_3 ... ok", "module_3::holds_3 ... FAILED");

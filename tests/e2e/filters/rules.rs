@@ -109,3 +109,24 @@ async fn a_file_that_is_too_large_is_no_rule() {
     assert!(problems.len() == 1 && problems[0].contains("1 MiB"), "{problems:?}");
     assert!(!host.filters().is_empty());
 }
+
+#[tokio::test]
+async fn what_can_t_be_read_or_used_keeps_nobody_waiting() {
+    let root = root();
+    let path = root.path().canonicalize().expect("it is there");
+    fs::create_dir_all(path.join("berth/config")).expect("it is made");
+    let rules = path.join("berth/config/filters.toml");
+    let made = std::process::Command::new("mkfifo").arg(&rules).status().expect("it is there");
+    assert!(made.success());
+    let problems = host(&path).await.filter_rules().expect("there are filters").problems;
+    assert!(problems.len() == 1 && problems[0].contains("no regular file"), "{problems:?}");
+
+    fs::remove_file(&rules).expect("it was there");
+    let heavy = |number: usize| {
+        format!("[[rules]]\nname = \"r{number}\"\nmatch = {{ regex = '\\w{{90}}{number}' }}\nstrategy = {{ type = \"dedup\" }}\n")
+    };
+    fs::write(&rules, (0..256).map(heavy).collect::<String>()).expect("it is written");
+    let host = host(&path).await;
+    assert!(tool(&host).await.outcome.is_ok());
+    assert!(host.filters().iter().any(|filter| filter.name == "cargo-test"));
+}

@@ -48,7 +48,8 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
         };
         let arguments = arguments(&call.arguments, &call.tool, &host)?;
         all_are_named(&call.attach, &arguments)?;
-        let live = live::Live::where_watched();
+        // What a model gets is not what a command writes.
+        let live = if call.for_model { None } else { live::Live::where_watched() };
         let events: Arc<dyn Events> = match &live {
             Some(live) => live.events(),
             None => Arc::new(NoEvents),

@@ -84,7 +84,8 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
         _ => return Err(Error::Usage("give a filter and a file, or --command and a file".to_owned())),
     };
     let text = shown(output(file)?, true);
-    let subject = arguments.command.as_deref().map(|line| commands::last_command(line).unwrap_or_else(|| line.to_owned()));
+    let last = arguments.command.as_deref().and_then(commands::last_command);
+    let subject = last.as_ref().map(|last| last.line.clone());
     host::run(options, async |host| {
         let names = match filter {
             Some(name) => vec![name.to_owned()],
@@ -94,10 +95,16 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
             tool: "bash".to_owned(),
             subject: subject.clone(),
             exit_code: Some(arguments.exit),
+            among_others: last.as_ref().is_some_and(|last| !last.alone),
             content: vec![Content::text(text.clone())],
             ..FilterInput::default()
         };
         let mut by: Vec<(String, Confidence)> = Vec::new();
+        let asked = match (names.as_slice(), &subject) {
+            ([], Some(subject)) => format!("no filter fits `{subject}`"),
+            ([], None) => "what the command line runs last can't be told, so no filter fits".to_owned(),
+            (names, _) => format!("{} leaves nothing out", names.join(", ")),
+        };
         for name in names {
             let verdict = host.try_filter(&name, input.clone()).await.map_err(|failure| unusable(&host, &name, &failure.message))?;
             match verdict {
@@ -112,7 +119,7 @@ fn tried(arguments: &FilterTry, options: &Options) -> Result<Exit, Error> {
             }
         }
         let left = input.content.iter().filter_map(Content::as_text).collect::<String>();
-        show(&text, &left, by, arguments.json)
+        show(&text, &left, by, &asked, arguments.json)
     })
 }
 
@@ -122,7 +129,7 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
     Error::Usage(format!("the filter `{}`: {message}{hint}", neutral_line(name)))
 }
 
-fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, as_json: bool) -> Result<Exit, Error> {
+fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, asked: &str, as_json: bool) -> Result<Exit, Error> {
     let lines = |text: &str| text.lines().count() as u64;
     let confidence = by.iter().map(|(_, confidence)| *confidence).max();
     let filtered = Filtered {
@@ -143,10 +150,11 @@ fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, as_json: bool)
     }
     write!(io::stdout().lock(), "{}", neutral(after))?;
     let said = match confidence {
-        None => "nothing fits, or there is nothing to leave out".to_owned(),
+        None => asked.to_owned(),
         Some(confidence) => {
             let saved = filtered.tokens_saved();
-            format!("{filtered} by {}; about {saved} tokens; confidence: {}", filtered.filters.join(", "), confidence.as_str())
+            let small = if filtered.is_worth_it() { "" } else { "; a call would leave it as it is, since that saves too little" };
+            format!("{filtered} by {}; about {saved} tokens; confidence: {}{small}", filtered.filters.join(", "), confidence.as_str())
         }
     };
     writeln!(anstream::stderr(), "{FAINT}{}{FAINT:#}", neutral_line(&said))?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use berth_policy::SecurityLines;
@@ -134,7 +135,9 @@ impl Loaded {
 }
 
 fn read(path: &Path) -> Result<Option<String>, String> {
-    let file = match std::fs::File::open(path) {
+    // Without waiting for the other end, should the file be a FIFO.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),

@@ -3,17 +3,20 @@
 use std::sync::{Arc, OnceLock};
 
 use berth_contract::{FilterDefinition, Pattern, Purpose};
-use berth_policy::TextGlob;
+use berth_policy::{TextGlob, commands, last_command};
 use berth_runtime::{Origin, Plugin};
 use regex::{Regex, RegexBuilder};
 
-/// Bytes that one compiled pattern may take.
+/// Bytes that one compiled pattern may take: of what is built in, and of a stranger's, of which there may be thousands.
 const MAX_COMPILED: usize = 1 << 20;
+const MAX_STRANGE: usize = 32 << 10;
 
 /// The filters of one moment, as the catalogue is the tools of it.
 #[derive(Default)]
 pub(crate) struct Chain {
     links: Vec<Link>,
+    /// The plugin that should be among them and doesn't serve, and why.
+    missing: Option<(String, String)>,
 }
 
 /// A filter in its place.
@@ -26,10 +29,15 @@ pub(crate) struct Link {
 }
 
 impl Chain {
-    /// The filters of `plugins`, one after the other.
-    pub(crate) fn new<'p>(plugins: impl IntoIterator<Item = &'p Plugin>) -> Self {
+    /// The filters of `plugins`, one after the other. `missing`: one that doesn't serve, and why.
+    pub(crate) fn new<'p>(plugins: impl IntoIterator<Item = &'p Plugin>, missing: Option<(String, String)>) -> Self {
         let of = |plugin: &'p Plugin| plugin.filters().iter().map(|definition| Link::new(plugin, definition));
-        Self { links: plugins.into_iter().flat_map(of).collect() }
+        Self { links: plugins.into_iter().flat_map(of).collect(), missing }
+    }
+
+    /// The plugin that should filter and doesn't serve, and why. It may be one that keeps something back.
+    pub(crate) fn missing(&self) -> Option<&(String, String)> {
+        self.missing.as_ref()
     }
 
     pub(crate) fn links(&self) -> &[Link] {
@@ -42,7 +50,8 @@ impl Link {
         let built_in = plugin.info().origin == Origin::BuiltIn;
         let name = if built_in { definition.name.clone() } else { format!("{}/{}", plugin.info().manifest.name, definition.name) };
         let security = definition.purpose == Purpose::Security;
-        let matcher = |matcher: &berth_contract::Matcher| (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security));
+        let size = if built_in { MAX_COMPILED } else { MAX_STRANGE };
+        let matcher = |matcher: &berth_contract::Matcher| (Tools::new(&matcher.tool), Subjects::new(&matcher.subject, security, size));
         let matchers = definition.matchers.iter().map(matcher).collect();
         Self { name, plugin: plugin.clone(), definition: Arc::clone(definition), matchers }
     }
@@ -50,6 +59,16 @@ impl Link {
     /// Whether it looks at the answer of a call of `tool` that acts on `subject`.
     pub(crate) fn fits(&self, tool: &str, subject: Option<&str>) -> bool {
         self.matchers.iter().any(|(tools, subjects)| tools.fit(tool) && subjects.fit(subject))
+    }
+
+    /// The same of a filter for security and a command line: whether it fits any command in it, or may.
+    pub(crate) fn fits_any(&self, tool: &str, line: &str) -> bool {
+        let looked = commands::look(line);
+        let texts = || looked.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
+        let last = last_command(line).map(|last| last.line);
+        self.matchers.iter().any(|(tools, subjects)| {
+            tools.fit(tool) && (looked.unresolved.is_some() || texts().chain(last.as_deref()).any(|text| subjects.fit(Some(text))))
+        })
     }
 }
 
@@ -94,18 +113,24 @@ enum Subjects {
         compiled: OnceLock<Option<Regex>>,
         /// Whether it fits everything where it can't be compiled: what keeps something back fails closed.
         otherwise: bool,
+        /// Bytes that it may take.
+        size: usize,
     },
 }
 
 impl Subjects {
-    fn new(pattern: &Pattern, security: bool) -> Self {
+    fn new(pattern: &Pattern, security: bool, size: usize) -> Self {
         match pattern {
             Pattern::Any => Self::Any,
             Pattern::Exact(text) => Self::Exact(text.clone()),
             Pattern::Prefix(text) => Self::Prefix(text.clone()),
-            Pattern::Regex(text) => {
-                Self::Regex { pattern: text.clone(), begins: beginning(text).to_owned(), compiled: OnceLock::new(), otherwise: security }
-            }
+            Pattern::Regex(text) => Self::Regex {
+                pattern: text.clone(),
+                begins: beginning(text).to_owned(),
+                compiled: OnceLock::new(),
+                otherwise: security,
+                size,
+            },
         }
     }
 
@@ -115,11 +140,11 @@ impl Subjects {
             Self::Any => true,
             Self::Exact(text) => text == subject,
             Self::Prefix(words) => subject.strip_prefix(words.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')),
-            Self::Regex { pattern, begins, compiled, otherwise } => {
+            Self::Regex { pattern, begins, compiled, otherwise, size } => {
                 if !subject.starts_with(begins.as_str()) {
                     return false;
                 }
-                let compile = || RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
+                let compile = || RegexBuilder::new(pattern).size_limit(*size).build();
                 let compiled =
                     compiled.get_or_init(|| compile().map_err(|error| tracing::warn!("a filter's pattern can't be used: {error}")).ok());
                 compiled.as_ref().map_or(*otherwise, |regex| regex.is_match(subject))
@@ -141,17 +166,19 @@ fn beginning(pattern: &str) -> &str {
 /// Whether a `|` stands outside of all brackets.
 fn has_outer_choice(pattern: &str) -> bool {
     let (mut depth, mut escaped) = (0_usize, false);
-    pattern.bytes().any(|byte| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth = depth.saturating_sub(1),
-            b'|' => return depth == 0,
-            _ => {}
-        }
-        false
-    })
+    // In a class, brackets are letters; how far one reaches is not told here.
+    pattern.contains('[') && pattern.contains('|')
+        || pattern.bytes().any(|byte| {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'(' | b'[' => depth += 1,
+                b')' | b']' => depth = depth.saturating_sub(1),
+                b'|' => return depth == 0,
+                _ => {}
+            }
+            false
+        })
 }
 
 #[cfg(test)]
@@ -159,21 +186,21 @@ mod tests {
     use super::*;
 
     fn fits(pattern: Pattern, subject: &str) -> bool {
-        Subjects::new(&pattern, false).fit(Some(subject))
+        Subjects::new(&pattern, false, MAX_COMPILED).fit(Some(subject))
     }
 
     #[test]
     fn subjects_are_compared_as_the_contract_says() {
-        assert!(fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false).fit(None));
+        assert!(fits(Pattern::Any, "x") && Subjects::new(&Pattern::Any, false, MAX_COMPILED).fit(None));
         assert!(fits(Pattern::Exact("ls".into()), "ls") && !fits(Pattern::Exact("ls".into()), "ls -l"));
         assert!(fits(Pattern::Prefix("make".into()), "make -j4") && !fits(Pattern::Prefix("make".into()), "makepkg"));
-        assert!(fits(Pattern::Regex("b$".into()), "a b") && !Subjects::new(&Pattern::Regex("b".into()), false).fit(None));
+        assert!(fits(Pattern::Regex("b$".into()), "a b") && !Subjects::new(&Pattern::Regex("b".into()), false, MAX_COMPILED).fit(None));
     }
 
     #[test]
     fn what_can_t_be_compiled_fits_nothing_but_what_fails_closed() {
         assert!(!fits(Pattern::Regex("(".into()), "x"));
-        assert!(Subjects::new(&Pattern::Regex("(".into()), true).fit(Some("x")));
+        assert!(Subjects::new(&Pattern::Regex("(".into()), true, MAX_COMPILED).fit(Some("x")));
     }
 
     #[test]
@@ -185,7 +212,8 @@ mod tests {
             ("^(a|b)", ""),
             ("cargo", ""),
             ("^git log$", "git log"),
-            ("^x[|]y", "x"),
+            ("^x[|]y", ""),
+            ("^safe[(]|other", ""),
             ("^a{2}", ""),
         ] {
             assert_eq!(beginning(pattern), begins, "{pattern}");

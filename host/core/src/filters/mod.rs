@@ -57,6 +57,11 @@ impl Filtered {
         if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
     }
 
+    /// Whether a call would take it: of what is short, or saves hardly anything, nothing is left out, since what says so takes some, too.
+    pub fn is_worth_it(&self) -> bool {
+        self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
+    }
+
     /// Tokens that are saved, estimated: four bytes are taken for one.
     pub fn tokens_saved(&self) -> u64 {
         self.bytes[0].saturating_sub(self.bytes[1]) / 4
@@ -127,26 +132,37 @@ impl Filtering {
         let Some(tool) = facts.tool.as_deref() else { return Ok(None) };
         let name = tool.definition.name.as_str();
         let length = length(outcome);
+        if let Some((plugin, reason)) = chain.missing().filter(|_| length > 0) {
+            return Err(unfiltered(plugin, reason));
+        }
         let shorten = shorten && self.enabled && facts.audience == Audience::Model && length >= SHORT;
         let looks = |link: &&Link| is_for_security(link) || shorten;
         if length == 0 || !chain.links().iter().any(|link| looks(&link)) {
             return Ok(None);
         }
-        let subject = match terminal::writes_as_to_one(&tool.definition) {
-            true => subjects::commands(tool, &facts.arguments).next().and_then(last_command),
-            false => facts.subjects.first().map(|subject| subject.text.clone()),
+        let line = subjects::commands(tool, &facts.arguments).next();
+        let last = line.and_then(last_command);
+        let among_others = last.as_ref().is_some_and(|last| !last.alone);
+        let subject = match line {
+            Some(_) => last.map(|last| last.line),
+            None => facts.subjects.first().map(|subject| subject.text.clone()),
         };
-        let fitting = chain.links().iter().filter(looks).filter(|link| link.fits(name, subject.as_deref()));
+        let fits = |link: &&Link| match line {
+            Some(line) if is_for_security(link) => link.fits_any(name, line),
+            _ => link.fits(name, subject.as_deref()),
+        };
+        let fitting = chain.links().iter().filter(looks).filter(fits);
         let (security, cosmetic): (Vec<&Link>, Vec<&Link>) = fitting.partition(is_for_security);
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }
-        let streams = Streams::of(outcome);
+        let streams = Streams::of(outcome, line.is_some() && tool.is_built_in());
         let input = FilterInput {
             tool: name.to_owned(),
-            subject,
+            subject: subject.clone(),
             failed: outcome.as_ref().err().map(|failure| failure.category),
             exit_code: Streams::exit_code(outcome),
+            among_others,
             content: streams.parts.clone(),
         };
         let mut asked = Asked { input, session: facts.session.name(), cancel, by: Vec::new() };
@@ -234,6 +250,14 @@ impl<'a> Asked<'a> {
         tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer stays as it was");
         Ok(())
     }
+}
+
+/// What a model gets where nobody knows what should have been kept from it.
+fn unfiltered(plugin: &str, reason: &str) -> Failure {
+    let message = format!("the answer is withheld: the plugin `{plugin}`, whose filters may keep something back, doesn't serve: {reason}");
+    Failure::new(Category::PermanentFailure, message + "; what the tool did is done").with_code("withheld").with_suggestion(format!(
+        "Have it serve (`berth plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
+    ))
 }
 
 fn withheld(link: &Link, reason: &str) -> Failure {

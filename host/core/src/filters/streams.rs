@@ -14,13 +14,14 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    /// `of_shell`: whether the answer is that of the shell's own tool, whose form is known.
+    pub(super) fn of(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
             Err(failure) => (&failure.content, &failure.structured),
         };
         match outputs(structured.as_ref()) {
-            Some(outputs) if content.iter().all(|part| part.as_text().is_some()) => {
+            Some(outputs) if of_shell && content.iter().all(|part| part.as_text().is_some()) => {
                 let parts = outputs.into_iter().filter(|text| !text.is_empty()).map(Content::text).collect();
                 Self { parts, of_command: true }
             }
@@ -126,7 +127,7 @@ mod tests {
     }
 
     fn replaced(mut outcome: Outcome, texts: &[&str]) -> Output {
-        let streams = Streams::of(&outcome);
+        let streams = Streams::of(&outcome, true);
         assert_eq!(streams.parts.len(), texts.len());
         streams.replace(texts.iter().copied().map(Content::text).collect(), &mut outcome);
         outcome.expect("is an output")
@@ -163,7 +164,7 @@ mod tests {
     fn other_answers_are_filtered_part_by_part() {
         let picture = Content { body: Body::Bytes(vec![1]), media_type: None, meta: None };
         let outcome = Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });
-        let streams = Streams::of(&outcome);
+        let streams = Streams::of(&outcome, true);
         assert_eq!((streams.text().as_str(), streams.parts.len()), ("a", 2));
         let mut outcome = outcome;
         streams.replace(vec![Content::text(""), picture.clone()], &mut outcome);

@@ -1,6 +1,7 @@
 //! Which texts are shown as a terminal would show them.
 
 use berth_contract::{Definition, SubjectKind, text};
+use berth_policy::commands::Last;
 
 /// Programs that show what stands in files, where empty lines count.
 const SHOW_FILES: [&str; 17] =
@@ -8,11 +9,6 @@ const SHOW_FILES: [&str; 17] =
 
 /// What git shows of them.
 const GIT_SHOWS: [&str; 6] = ["blame", "cat-file", "diff", "log", "show", "stash"];
-
-/// Whether a tool answers with what programs write.
-pub(crate) fn writes_as_to_one(tool: &Definition) -> bool {
-    tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command)
-}
 
 /// Whether a command shows what stands in files.
 fn shows_files(command: &str) -> bool {
@@ -34,9 +30,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// What a tool answers with.
-    pub(crate) fn of(tool: &Definition, command: Option<&str>) -> Self {
-        if writes_as_to_one(tool) {
-            return if command.is_some_and(shows_files) { Self::Written } else { Self::Lines };
+    pub(crate) fn of(tool: &Definition, command: Option<&Last>) -> Self {
+        if tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
+            let shows_files = command.is_some_and(|last| !last.alone || shows_files(&last.line));
+            return if shows_files { Self::Written } else { Self::Lines };
         }
         let of_files = tool.subjects.iter().any(|subject| subject.kind.is_path());
         if of_files { Self::Stored } else { Self::Written }

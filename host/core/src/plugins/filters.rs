@@ -39,7 +39,16 @@ impl Plugins {
                 None
             }
         };
-        let plugin = self.filters_with(builtin, text).await?;
+        let mut seen = seen;
+        let plugin = match (self.filters_with(builtin, text.clone()).await, text) {
+            (Err(error), Some(_)) => {
+                let reason = format!("{}: the rules can't be used together: {error}", seen.path.display());
+                tracing::warn!("the rules for filters don't count: {reason}");
+                seen.text = Err(reason);
+                self.filters_with(builtin, None).await?
+            }
+            (loaded, _) => loaded?,
+        };
         *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ruled { builtin: *builtin, seen });
         Ok(plugin)
     }
@@ -80,11 +89,14 @@ impl Plugins {
     pub(super) fn chain(&self, slots: &[Slot]) -> Chain {
         let config = &self.policies.config.config;
         let replaces = |slot: &Slot, name: &str| config.plugins.get(&slot.name).is_some_and(|plugin| plugin.replaces == name);
-        let plugin = |name: &String| {
-            let slot = slots.iter().find(|slot| slot.name == *name || replaces(slot, name))?;
-            Some(&slot.running.as_ref()?.plugin)
-        };
-        Chain::new(config.tools.filters.chain.iter().filter_map(plugin))
+        let slot = |name: &String| slots.iter().find(|slot| slot.name == *name || replaces(slot, name));
+        let plugin = |name: &String| Some(&slot(name)?.running.as_ref()?.plugin);
+        let chain = &config.tools.filters.chain;
+        // What is built in keeps nothing back, and a program that embeds the host may do without.
+        let missing = chain.iter().find(|name| plugin(name).is_none() && (*name != BUILT_IN_FILTERS || slot(name).is_some()));
+        let why = |name: &String| slot(name).and_then(|slot| slot.waiting.as_ref()).map(|waiting| waiting.reason.clone());
+        let missing = missing.map(|name| (name.clone(), why(name).unwrap_or_else(|| "no plugin has that name".to_owned())));
+        Chain::new(chain.iter().filter_map(plugin), missing)
     }
 
     async fn filters_with(&self, builtin: &Builtin, rules: Option<String>) -> Result<Plugin, HostError> {

@@ -210,8 +210,8 @@ impl Shaping {
 /// What a call's texts are to a terminal.
 fn kind(facts: &Facts) -> Kind {
     let Some(tool) = facts.tool.as_deref() else { return Kind::Written };
-    let command = subjects::commands(tool, &facts.arguments).next().and_then(last_command);
-    Kind::of(&tool.definition, command.as_deref())
+    let last = subjects::commands(tool, &facts.arguments).next().and_then(last_command);
+    Kind::of(&tool.definition, last.as_ref())
 }
 
 /// Whether a tool reads on in an answer that was kept.

@@ -58,8 +58,8 @@ pub(super) struct Reading {
     pub(super) unclear: Option<&'static str>,
     pub(super) substitutes: bool,
     pub(super) bomb: bool,
-    /// The command whose output the text's output is.
-    pub(super) last: Option<Part>,
+    /// The command whose output the text's output is, and whether nothing else writes there.
+    pub(super) last: Option<(Part, bool)>,
     todo: VecDeque<Todo>,
     work: usize,
     /// What the parser may still take.

@@ -39,8 +39,8 @@ pub(super) struct Parsed {
     pub(super) substitutes: bool,
     /// Whether a function in it starts itself twice.
     pub(super) bomb: bool,
-    /// The command whose output the text's output is.
-    pub(super) last: Option<Part>,
+    /// The command whose output the text's output is, and whether nothing else writes there.
+    pub(super) last: Option<(Part, bool)>,
 }
 
 /// A simple command: a program and its arguments.
@@ -148,10 +148,10 @@ pub(super) fn parse(source: &str, steps: &mut usize) -> Parsed {
     walk.gap(&source[..root.start_byte()], None);
     walk.gap(&source[root.end_byte()..], None);
     walk.run(root);
-    let last = last::node(root, source).and_then(|node| {
-        let mut alone = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
-        alone.command(node, &[], &[]);
-        alone.parsed.parts.pop()
+    let last = last::node(root, source).and_then(|(node, alone)| {
+        let mut walk = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
+        walk.command(node, &[], &[]);
+        Some((walk.parsed.parts.pop()?, alone))
     });
     Parsed { last, ..walk.parsed }
 }

@@ -1,4 +1,4 @@
-//! The command whose output a command line's output is: the last one, without what its output is piped to.
+//! The command whose output a command line's output is: the last one; of a pipe the last that does more than show what it gets.
 
 use tree_sitter::Node;
 
@@ -10,23 +10,45 @@ use super::wrappers::{Started, named};
 /// Commands that stand behind another one and write nothing of their own that matters: `cargo test || true`, `make; echo "exit: $?"`.
 const ASIDE: [&str; 7] = ["echo", "printf", "true", "false", ":", "exit", "wait"];
 
+/// Commands at the end of a pipe that show what they get, or a part of it.
+const SHOWS: [&str; 8] = ["tail", "head", "cat", "tee", "less", "more", "ts", "colrm"];
+
+/// Commands beside another one that write nothing, where all goes well.
+const QUIET: [&str; 27] = [
+    ".", ":", "[", "alias", "cd", "chmod", "cp", "exit", "export", "false", "ln", "mkdir", "mv", "popd", "pushd", "rm", "set", "shopt",
+    "sleep", "source", "test", "touch", "trap", "true", "ulimit", "umask", "unset",
+];
+
 /// Shells inside of each other that are looked into.
 const DEPTH: usize = 4;
 
-/// The node of that command in a tree.
-pub(super) fn node<'t>(root: Node<'t>, source: &str) -> Option<Node<'t>> {
-    let mut node = root;
+/// The node of that command in a tree, and whether nothing else in it writes to the same output.
+pub(super) fn node<'t>(root: Node<'t>, source: &str) -> Option<(Node<'t>, bool)> {
+    let (mut node, mut alone) = (root, true);
     loop {
+        let all: Vec<Node<'t>> = parts(node).collect();
         let inner = match node.kind() {
-            "command" => return Some(node),
-            "pipeline" | "redirected_statement" | "negated_command" => parts(node).next(),
+            "command" => return Some((node, alone)),
+            "redirected_statement" | "negated_command" => all.first(),
+            "pipeline" => all.iter().rev().find(|part| !is_named(**part, source, &SHOWS)).or(all.first()),
             "program" | "list" | "subshell" | "compound_statement" => {
-                let all: Vec<Node<'t>> = parts(node).collect();
-                all.iter().rev().find(|part| !is_aside(**part, source)).or(all.last()).copied()
+                let last = all.iter().rev().find(|part| !is_named(**part, source, &ASIDE)).or(all.last());
+                let others = all.iter().filter(|part| Some(*part) != last);
+                alone &= others.into_iter().all(|part| is_quiet(*part, source));
+                last
             }
             _ => None,
         };
-        node = inner?;
+        node = *inner?;
+    }
+}
+
+/// Whether all that a node is made of writes nothing.
+fn is_quiet(node: Node<'_>, source: &str) -> bool {
+    match node.kind() {
+        "list" => parts(node).all(|part| is_quiet(part, source)),
+        "variable_assignment" | "variable_assignments" | "declaration_command" | "unset_command" | "test_command" => true,
+        _ => is_named(node, source, &QUIET),
     }
 }
 
@@ -36,25 +58,32 @@ fn parts<'t>(node: Node<'t>) -> impl Iterator<Item = Node<'t>> {
     (0..count).filter_map(child).filter(|child| child.kind() != "comment" && !child.kind().ends_with("_redirect"))
 }
 
-fn is_aside(node: Node<'_>, source: &str) -> bool {
+fn is_named(node: Node<'_>, source: &str, names: &[&str]) -> bool {
+    let node = if node.kind() == "redirected_statement" { node.child_by_field_name("body").unwrap_or(node) } else { node };
     let name = node.child_by_field_name("name").and_then(|name| source.get(name.byte_range()));
-    node.kind() == "command" && name.is_some_and(|name| ASIDE.contains(&name))
+    node.kind() == "command" && name.is_some_and(|name| names.contains(&name))
 }
 
-/// The command in one line: without variables, what only starts it and the folder of its program. None where that can't be told.
-pub(super) fn line(part: &Part) -> Option<String> {
+/// The command in one line: without variables, what only starts it and the folder of its program; and whether nothing else writes to its
+/// output. None where it can't be told.
+pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
     let mut words = part.words.clone();
     for _ in 0..DEPTH {
         let (program, arguments) = words.split_first().filter(|(program, _)| !program.is_unknown())?;
         let name = program.text.rsplit('/').next().unwrap_or_default();
         if let Some(script) = script(name, arguments) {
-            words = parse(&script, &mut MAX_STEPS.clone()).last?.words;
+            let (part, inner) = parse(&script, &mut MAX_STEPS.clone()).last?;
+            (words, alone) = (part.words, alone && inner);
             continue;
         }
-        let Some(wrapper) = named(name).filter(|wrapper| !["xargs", "parallel", "ssh"].contains(&wrapper.name)) else {
+        if let Some(command) = executed(name, arguments) {
+            words = command;
+            continue;
+        }
+        let Some(wrapper) = named(name).filter(|wrapper| !["parallel", "ssh"].contains(&wrapper.name)) else {
             let arguments = arguments.iter().map(|word| if word.is_unknown() { &word.raw } else { &word.text });
             let line = std::iter::once(name).chain(arguments.map(String::as_str)).collect::<Vec<_>>().join(" ");
-            return (!name.is_empty()).then(|| line.split_whitespace().collect::<Vec<_>>().join(" "));
+            return (!name.is_empty()).then(|| (line.split_whitespace().collect::<Vec<_>>().join(" "), alone));
         };
         match wrapper.started(arguments) {
             Started::Words { command, .. } if !command.is_empty() => words = command.to_vec(),
@@ -62,6 +91,13 @@ pub(super) fn line(part: &Part) -> Option<String> {
         }
     }
     None
+}
+
+/// What `find` runs for each file: `find . -name '*.rs' -exec cat {} +`.
+fn executed(name: &str, arguments: &[Word]) -> Option<Vec<Word>> {
+    let at = arguments.iter().position(|word| ["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()))?;
+    let command = arguments[at + 1..].iter().take_while(|word| ![";", "+"].contains(&word.text.as_str()));
+    (name == "find").then(|| command.cloned().collect())
 }
 
 /// What a shell is given to run: `bash -lc '…'`.
@@ -97,8 +133,29 @@ mod tests {
             ("cargo test # all of it", "cargo test"),
             ("time cargo build", "cargo build"),
             ("cat <<EOF\nx\nEOF", "cat"),
+            ("cargo test 2>&1 | tee log | tail -5", "cargo test"),
+            ("cat access.log | awk '{print $1}' | sort | uniq -c | sort -rn | head", "sort -rn"),
+            ("cargo test | grep price", "grep price"),
+            ("find . | xargs cat", "cat"),
+            ("find . -name '*.rs' -exec grep -n x {} +", "grep -n x {}"),
+            ("cat x", "cat x"),
         ] {
-            assert_eq!(last_command(text).as_deref(), Some(last), "{text}");
+            assert_eq!(last_command(text).map(|last| last.line).as_deref(), Some(last), "{text}");
+        }
+    }
+
+    #[test]
+    fn it_is_told_whether_another_command_writes() {
+        for (text, alone) in [
+            ("cargo test", true),
+            ("cd x && export A=b; mkdir -p y && cargo test 2>&1 | tail", true),
+            ("cat main.rs && cargo test", false),
+            ("cargo test; echo \"$(cat main.rs)\"", false),
+            ("npm ci && npm test", false),
+            ("bash -c 'ls; make'", false),
+            ("ls &\nmake", false),
+        ] {
+            assert_eq!(last_command(text).map(|last| last.alone), Some(alone), "{text}");
         }
     }
 

@@ -128,10 +128,19 @@ pub fn look(text: &str) -> Looked {
     Command::read(text).looked()
 }
 
-/// The command whose output the output of a command line is, as far as one can be told: the last one, without what its output is piped to,
-/// its redirections and variables, what only starts it (`sudo`, `env`, `timeout 10`) and the folder of its program. Its words stand one
-/// space apart.
-pub fn last_command(text: &str) -> Option<String> {
+/// The command whose output the output of a command line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// The command, without its redirections and variables, what only starts it (`sudo`, `env`, `timeout 10`) and the folder of its program.
+    /// Its words stand one space apart.
+    pub line: String,
+    /// Whether no other command of the line is known to write something, or may.
+    pub alone: bool,
+}
+
+/// The command whose output the output of a command line is, as far as one can be told: the last one, of a pipe the last but for what only
+/// shows what it gets (`tail`, `head`, `cat`, `tee`, `less`).
+pub fn last_command(text: &str) -> Option<Last> {
     Command::read(text).last.clone()
 }
 
@@ -154,8 +163,8 @@ pub(crate) struct Command {
     pub(crate) unclear: Option<&'static str>,
     /// Whether one of the four forms stands in it that put a command's output into another command.
     pub(crate) substitutes: bool,
-    /// The command whose output the text's output is, in one line.
-    last: Option<String>,
+    /// The command whose output the text's output is.
+    last: Option<Last>,
 }
 
 impl Command {
@@ -178,7 +187,7 @@ impl Command {
         let bomb = bomb.then_some("it starts itself again and again");
         // A text that is too long holds nothing else that is known.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
-        let last = last.as_ref().and_then(last::line);
+        let last = last.and_then(|(part, alone)| last::line(&part, alone)).map(|(line, alone)| Last { line, alone });
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 

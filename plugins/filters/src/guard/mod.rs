@@ -78,6 +78,10 @@ fn by_start(line: &str, failed: bool) -> Level {
             matches!(mark, Some('✕' | '✖' | '✗' | '✘' | '❌' | '⨯' | '×')) && next.is_none_or(|next| !next.is_alphanumeric())
                 || failed && mark == Some('●') && next == Some(' ')
         }
+        // pytest's, then Kubernetes' `E0131 10:11:12.131415`.
+        b'E' | b'F' if trimmed.get(1..6).is_some_and(|rest| rest.ends_with(' ') && rest[..4].bytes().all(|byte| byte.is_ascii_digit())) => {
+            true
+        }
         b'E' => line.starts_with("E  ") && !line.trim_end().ends_with(" ok") || failed && compares(trimmed),
         b'n' => trimmed.starts_with("not ok "),
         b'-' => trimmed.starts_with("--- FAIL"),

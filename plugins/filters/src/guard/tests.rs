@@ -8,6 +8,23 @@ fn check(failed: bool, level_wanted: Level, lines: &[&str]) {
 }
 
 #[test]
+fn levels_of_loggers_are_known() {
+    for line in [
+        "E0131 10:11:12.131415       1 reflector.go:138] no route",
+        "ERRO[0003] it broke",
+        "[E] it broke",
+        "err: it broke",
+        "SQLSTATE[42S02]: no table",
+        "<1>ALERT: disk",
+    ] {
+        assert_eq!(level(line, false), Level::Error, "{line}");
+    }
+    for line in ["E2E tests of the cart", "I0131 10:11:12.131415       1 reflector.go:138] synced", "deferr: x"] {
+        assert_eq!(level(line, false), Level::Nothing, "{line}");
+    }
+}
+
+#[test]
 fn lines_that_tell_a_failure() {
     check(
         false,

@@ -110,7 +110,9 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<Own>), Wrong>
         return Err("a name is 1 to 64 characters out of a-z, 0-9, `_` and `-`".to_owned().into());
     }
     if !rule.enabled && rule.matcher.is_none() && rule.strategy.is_none() {
-        return Ok((name, None));
+        let is_known = super::BUILT_IN.iter().any(|built_in| built_in.name == name);
+        let unknown = || "there is no built-in rule of that name to switch off: `berth filter list` shows which there are".to_owned();
+        return if is_known { Ok((name, None)) } else { Err(unknown().into()) };
     }
     let Some(matcher) = rule.matcher else { return Err("it has no `match`".to_owned().into()) };
     let Some(Strategies(strategies)) = rule.strategy else { return Err("it has no `strategy`".to_owned().into()) };
@@ -118,6 +120,13 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<Own>), Wrong>
         return Err("its `strategy` is an empty list: give it one table at least".to_owned().into());
     }
     let subject = matcher.pattern()?;
+    if rule.tool.as_deref().is_none_or(|tool| tool == "bash")
+        && let Pattern::Exact(text) | Pattern::Prefix(text) = &subject
+        && let Some(name) = text.strip_prefix("./")
+    {
+        let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
+        return Err(format!("the folder of a program is taken off before commands are compared: write {name:?}").into());
+    }
     let tool = rule.tool.unwrap_or_else(|| "*".to_owned());
     if tool.is_empty() {
         return Err("`tool` is empty: name a tool, use a glob, or leave it out".to_owned().into());

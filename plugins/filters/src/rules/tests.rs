@@ -31,7 +31,12 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"shout\" }}")), "unknown variant `shout`");
     check_problem(&rule(&format!("{MATCH}strategy = []")), "empty list");
     check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"strip_noise\", patterns = [] }}")), "`patterns` is empty");
-    check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lines = 10 }}")), "more than `max_lines` 10");
+    check_problem(
+        &rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lines = 10, head = 8, tail = 8 }}")),
+        "more than `max_lines` 10",
+    );
+    check_problem(&rule(&format!("match = {{ prefix = \"./bin/seed\" }}\n{STRATEGY}")), "write \"seed\"");
+    check_problem(&rule("enabled = false"), "no built-in rule of that name");
     check_problem(&rule(&format!("{MATCH}strategy = {{ type = \"truncate\", max_lins = 10 }}")), "unknown field `max_lins`");
     check_problem(&rule(&format!("{MATCH}{STRATEGY}tool = \"\"")), "`tool` is empty");
     check_problem(&rule(&format!("{MATCH}{STRATEGY}examples = [{{ input = \"\" }}]")), "an example needs");

@@ -3,7 +3,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::{Outcome, Part, Patterns, Run, compile};
-use crate::text::{assemble, is_blank, lines, push_line};
+use crate::text::{assemble, is_blank, push_line};
 
 /// Parameters of `strip_annotated`.
 #[derive(Debug, Deserialize)]
@@ -89,10 +89,13 @@ impl Run for Annotated {
         let mut out = String::new();
         push_line(&mut out, part.lines[summary].trim());
         // An error stays where it was, too.
-        keep[summary] = part.is_error(summary);
-        out.push_str(&assemble(part.lines, &keep));
-        let many = lines(&out).len();
-        if many > part.lines.len() { Outcome::Lines(keep, confidence) } else { Outcome::Text(out, confidence) }
+        let mut lines = part.lines.to_vec();
+        if !part.is_error(summary) {
+            lines.remove(summary);
+            keep.remove(summary);
+        }
+        out.push_str(&assemble(&lines, &keep));
+        Outcome::Text(out, confidence)
     }
 }
 

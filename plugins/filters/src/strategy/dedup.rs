@@ -75,9 +75,10 @@ impl Run for Repeated {
                 at = end;
                 continue;
             }
-            push_repeated(&mut out, &lines[at..at + length], times);
+            let end = at + length * times;
+            push_repeated(&mut out, &lines[at..at + length], lines[end - 1], times);
             repeats = true;
-            at += length * times;
+            at = end;
         }
         if repeats { Outcome::Text(out, Confidence::Full) } else { Outcome::Unchanged }
     }
@@ -99,11 +100,21 @@ fn repetition(hashes: &[u64]) -> (usize, usize) {
     (1, 1)
 }
 
-fn push_repeated(out: &mut String, block: &[&str], times: usize) {
+/// Letters that a line has at least whose numbers are overlooked: one of figures alone is data.
+const LETTERS: usize = 8;
+
+/// Bytes of what the last of several lines has that the first has not.
+const DIFFERENT: usize = 160;
+
+fn push_repeated(out: &mut String, block: &[&str], last: &str, times: usize) {
     for (at, line) in block.iter().enumerate() {
         out.push_str(line);
         if block.len() == 1 {
-            let _ = write!(out, " (x{times})");
+            // How far something came, the last line says.
+            let _ = match different(line, last) {
+                "" => write!(out, " (x{times})"),
+                different => write!(out, " (x{times}; the last: {different})"),
+            };
         } else if at + 1 == block.len() {
             let _ = write!(out, "\n... (these {} lines, x{times}) ...", block.len());
         }
@@ -111,11 +122,28 @@ fn push_repeated(out: &mut String, block: &[&str], times: usize) {
     }
 }
 
+/// What a line has that the first one has not, from the word on in which they begin to differ, their times aside.
+fn different<'a>(first: &str, line: &'a str) -> &'a str {
+    let (first, line) = (&first[stamp_length(first.as_bytes())..], &line[stamp_length(line.as_bytes())..]);
+    let same = first.bytes().zip(line.bytes()).take_while(|(a, b)| a == b).count();
+    if same == line.len() && same == first.len() {
+        return "";
+    }
+    let word = line.as_bytes()[..same].iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1);
+    let end = line.floor_char_boundary((word + DIFFERENT).min(line.len()));
+    line[line.floor_char_boundary(word)..end].trim_end()
+}
+
 impl Repeated {
     /// Writes what is compared of a line.
     fn normalized(&self, line: &str, level: Level, same: &mut Vec<u8>) {
         if self.custom.is_empty() {
-            return normalize(line, level, same);
+            normalize(line, level, same);
+            if same.iter().filter(|byte| byte.is_ascii_alphabetic()).count() < LETTERS {
+                same.clear();
+                same.extend_from_slice(line.as_bytes());
+            }
+            return;
         }
         let mut text = std::borrow::Cow::Borrowed(line);
         for (pattern, replacement) in &self.custom {
@@ -134,19 +162,27 @@ fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
     let loose = if is_exact { stamp } else { bytes.len() };
     let mut at = 0;
     while at < bytes.len() {
-        let byte = bytes[at];
-        if !byte.is_ascii_alphanumeric() {
-            same.push(byte);
-            at += 1;
+        let rest = &bytes[at..];
+        let between = rest.iter().position(u8::is_ascii_alphanumeric).unwrap_or(rest.len());
+        if between > 0 {
+            same.extend_from_slice(&rest[..between]);
+            at += between;
             continue;
         }
-        if let Some(length) = uuid_length(&bytes[at..]) {
+        let length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let word = &rest[..length];
+        if length == 8
+            && let Some(length) = uuid_length(rest)
+        {
             same.push(0);
             at += length;
             continue;
         }
-        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-        let word = &bytes[at..at + length];
+        if !word.iter().any(u8::is_ascii_digit) {
+            same.extend_from_slice(word);
+            at += length;
+            continue;
+        }
         let is_loose = at < loose || is_counter(&bytes[..at], word);
         if is_loose && !is_status(&bytes[..at], word) {
             push_word(word, same);
@@ -182,9 +218,6 @@ fn is_counter(before: &[u8], word: &[u8]) -> bool {
 
 /// Writes a word with one mark for each number in it, or for the whole where it is one in hexadecimal digits.
 fn push_word(word: &[u8], same: &mut Vec<u8>) {
-    if !word.iter().any(u8::is_ascii_digit) {
-        return same.extend_from_slice(word);
-    }
     if word.len() >= 6 && word.iter().all(u8::is_ascii_hexdigit) || word.starts_with(b"0x") {
         return same.push(0);
     }
@@ -240,7 +273,7 @@ mod tests {
 2026-01-02T10:00:03Z INFO stopping
 ";
         let expect = "\
-2026-01-02T10:00:00.123Z INFO request 550e8400-e29b-41d4-a716-446655440000 from 10.0.0.1:5123 took 12 ms (x3)
+2026-01-02T10:00:00.123Z INFO request 550e8400-e29b-41d4-a716-446655440000 from 10.0.0.1:5123 took 12 ms (x3; the last: 123e4567-e89b-12d3-a456-426614174001 from 10.0.0.2:99 took 118 ms)
 2026-01-02T10:00:03Z INFO stopping
 ";
         check(DEDUP, false, text, expect, Confidence::Full);
@@ -265,6 +298,12 @@ src/a.c:9:4: warning: unused
     }
 
     #[test]
+    fn figures_alone_are_data() {
+        let text = "1 17.5 10.0.0.1\n2 18.5 10.0.0.2\n3 19.5 10.0.0.3\n";
+        check("{ type = 'dedup' }", false, text, "", Confidence::Full);
+    }
+
+    #[test]
     fn lines_apart_from_each_other_are_not_compared() {
         check(DEDUP, false, "a long line that is there twice\nanother\na long line that is there twice\n", "", Confidence::Full);
     }
@@ -279,7 +318,7 @@ src/a.c:9:4: warning: unused
     fn the_operator_may_say_what_else_is_the_same() {
         let toml = "{ type = 'dedup', normalize = [{ pattern = 'user=\\w+', replacement = 'user=' }] }";
         let text = "login of user=anna from here\nlogin of user=bert from here\nlogin of user=cleo from here\n";
-        check(toml, false, text, "login of user=anna from here (x3)\n", Confidence::Full);
+        check(toml, false, text, "login of user=anna from here (x3; the last: user=cleo from here)\n", Confidence::Full);
         assert!(steps("{ type = 'dedup', normalize = [{ pattern = 'a', replacement = '$1' }] }").is_err());
     }
 }

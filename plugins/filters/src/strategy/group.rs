@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use berth_sdk::filter::Confidence;
 use serde::Deserialize;
 
@@ -95,7 +97,7 @@ impl<'a> Writer<'a> {
         let out = &mut self.out;
         if first.form == Form::Row {
             // `  3:5, 8:2  error  message  rule`, below the name of the file.
-            let places: Vec<&str> = group.iter().map(|finding| finding.place).collect();
+            let places = places(group);
             out.push_str("  ");
             out.push_str(&places.join(", "));
             out.push_str("  ");
@@ -106,20 +108,28 @@ impl<'a> Writer<'a> {
         if let Some(rule) = first.rule.as_deref().filter(|rule| !first.message.contains(*rule)) {
             out.push_str(&format!(" [{rule}]"));
         }
-        if let [only] = group {
-            out.push_str(" --> ");
-            crate::text::push_line(out, only.place);
-        } else {
-            // All in one line: whatever step comes next keeps it with the message.
-            out.push_str(&format!(" ({} places)\n  --> ", group.len()));
-            let places: Vec<&str> = group.iter().map(|finding| finding.place).collect();
-            crate::text::push_line(out, &places.join(", "));
+        match places(group).as_slice() {
+            [only] => {
+                out.push_str(" --> ");
+                crate::text::push_line(out, only);
+            }
+            places => {
+                // All in one line: whatever step comes next keeps it with the message.
+                out.push_str(&format!(" ({} places)\n  --> ", places.len()));
+                crate::text::push_line(out, &places.join(", "));
+            }
         }
         if let Some(help) = first.help {
             out.push_str("  ");
             crate::text::push_line(out, help);
         }
     }
+}
+
+/// The places of findings, each once: some tools say everything twice.
+fn places<'a>(group: &[&Finding<'a>]) -> Vec<&'a str> {
+    let mut seen = HashSet::new();
+    group.iter().map(|finding| finding.place).filter(|place| seen.insert(*place)).collect()
 }
 
 #[cfg(test)]

@@ -54,8 +54,30 @@ enum Kind {
     Other,
 }
 
+/// What tells that tests failed, whatever the command line as a whole ended with: `pytest || true`, `jest | tail`.
+static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
+    let forms = r"\b[1-9][0-9]* (tests? )?(failed|failing|failures?|errors?)\b|\b(failed|failures|errors|failing): ?[1-9]|(?-i:FAILURES!|--- FAIL|FAILED)|^not ok [0-9]";
+    RegexBuilder::new(forms)
+        .unicode(false)
+        .case_insensitive(true)
+        .build()
+        .unwrap_or_else(|error| unreachable!("a test compiles it: {error}"))
+});
+
+/// Whether the text of a run that seems to have passed tells otherwise.
+fn tells_failure(part: &Part<'_>, kinds: &[Kind]) -> bool {
+    let mut lines = part.lines.iter().zip(kinds).zip(&part.levels);
+    lines.any(|((line, kind), level)| *kind != Kind::Passing && (*level == Level::Error || FAILURES.is_match(line.as_bytes())))
+}
+
 impl Run for Summary {
     fn run(&self, part: &Part<'_>) -> Outcome {
+        if !part.failed {
+            let kinds: Vec<Kind> = part.lines.iter().map(|line| kind(line)).collect();
+            if tells_failure(part, &kinds) {
+                return self.run(&Part::new(part.lines, true));
+            }
+        }
         let kinds: Vec<Kind> = part.lines.iter().map(|line| kind(line)).collect();
         let passing = kinds.iter().filter(|kind| **kind == Kind::Passing).count();
         let has_summary = kinds.contains(&Kind::Summary);
@@ -356,6 +378,6 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn the_expressions_compile() {
-        assert!(PASSING.len() > 20 && SUMMARIES.len() > 20 && !HEADERS.as_str().is_empty());
+        assert!(PASSING.len() > 20 && SUMMARIES.len() > 20 && !HEADERS.as_str().is_empty() && !FAILURES.as_str().is_empty());
     }
 }

@@ -18,10 +18,8 @@ const STAYS: (usize, usize) = (1200, 400);
 #[serde(deny_unknown_fields)]
 pub struct Truncate {
     max_lines: usize,
-    #[serde(default = "twenty")]
-    head: usize,
-    #[serde(default = "twenty")]
-    tail: usize,
+    head: Option<usize>,
+    tail: Option<usize>,
     /// What stays wherever it is.
     #[serde(default)]
     keep: Vec<String>,
@@ -31,14 +29,14 @@ pub struct Truncate {
     section: Option<String>,
 }
 
-fn twenty() -> usize {
-    20
-}
-
 impl Truncate {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        let Self { max_lines, head, tail, .. } = *self;
-        if max_lines == 0 || head.saturating_add(tail) > max_lines {
+        let max_lines = self.max_lines;
+        if max_lines == 0 {
+            return Err("`max_lines` is 0, so nothing would stay: raise it".to_owned());
+        }
+        let [head, tail] = [self.head, self.tail].map(|lines| lines.unwrap_or((max_lines / 2).min(20)));
+        if head.saturating_add(tail) > max_lines {
             return Err(format!("`head` {head} and `tail` {tail} are more than `max_lines` {max_lines}: lower them or raise it"));
         }
         let keep = if self.keep.is_empty() { None } else { Some(Patterns::new("keep", &self.keep)?) };
@@ -218,7 +216,7 @@ src/c.rs:49: found here
     #[test]
     fn parameters_that_contradict_each_other_are_refused() {
         for toml in [
-            "{ type = 'truncate', max_lines = 30 }",
+            "{ type = 'truncate', max_lines = 30, head = 20, tail = 20 }",
             "{ type = 'truncate', max_lines = 0, head = 0, tail = 0 }",
             "{ type = 'truncate', max_lines = 40, share_by = 'no group' }",
             "{ type = 'truncate', max_lines = 40, keep = ['('] }",

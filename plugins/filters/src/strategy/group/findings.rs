@@ -20,7 +20,7 @@ impl<'a> Item<'a> {
         let Self::Lines(range) = self else { return None };
         let mut sum = 0;
         for line in lines[range.clone()].iter().filter(|line| !is_blank(line)) {
-            sum += marked(line)?;
+            sum = usize::saturating_add(sum, marked(line)?);
         }
         (sum > 0).then_some(sum)
     }

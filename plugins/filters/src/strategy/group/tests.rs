@@ -35,7 +35,7 @@ fn an_error_of_the_compiler_stays_whole() {
     let error = "error[E0308]: mismatched types\n --> src/a.rs:3:9\n  |\n3 |     f(1);\n  |       ^ expected `&str`\n\n";
     let warning = "warning: unused\n --> src/a.rs:1:1\n  |\n1 | use a;\n  |     ^\n\n";
     let text = format!("{warning}{error}{warning}{warning}{error}{warning}");
-    let expect = format!("warning: unused (4 places)\n  --> src/a.rs:1:1, src/a.rs:1:1, src/a.rs:1:1, src/a.rs:1:1\n{error}{error}");
+    let expect = format!("warning: unused --> src/a.rs:1:1\n{error}{error}");
     check(GROUP, true, &text, &expect, Confidence::Full);
 }
 
