@@ -91,6 +91,18 @@ async fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
 }
 
 #[tokio::test]
+async fn a_structured_answer_is_looked_at_as_well() {
+    let scene = scene().await;
+    std::fs::create_dir(scene.granted.join("safe-mark")).expect("it is made");
+    let listed = scene.call("list_directory", json!({ "path": "." })).await;
+    assert!(listed.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{listed:?}");
+    // It writes nothing in the place of the value, which is no JSON.
+    let answer = scene.call("list_directory", json!({ "path": "safe-mark" })).await;
+    let failure = answer.outcome.as_ref().expect_err("it is withheld");
+    assert_eq!((failure.code.as_deref(), &failure.structured), (Some("withheld"), &None), "{failure:?}");
+}
+
+#[tokio::test]
 async fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
     let held = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
     for (settings, says) in [

@@ -38,6 +38,8 @@ pub(crate) fn nothing_is_left_unfinished(tree: &Tree) -> Vec<Violation> {
     for file in &tree.files {
         let (code, comments) = match &file.source {
             Some(source) => (source.code.as_str(), source.comments.as_str()),
+            // What others' programs wrote is theirs.
+            None if file.path.starts_with("tests/corpus/") => continue,
             None if file.has_extension(&["wit", "toml", "sh", "md"]) => ("", file.text.as_str()),
             None => continue,
         };

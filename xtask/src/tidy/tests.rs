@@ -151,6 +151,7 @@ const SAMPLES: &[Sample] = &[
         good: &[
             ("host/core/src/a.rs", "// The method, and XXXL.\nconst A: &str = \"TODO\";\nfn f() { mytodo!() }\n"),
             ("a.json", "{\"TODO\": 1}\n"),
+            ("tests/corpus/listing/a.toml", "command = \"grep TODO\"\n"),
         ],
     },
     Sample {

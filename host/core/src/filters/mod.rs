@@ -18,6 +18,7 @@ use berth_contract::{
 };
 use berth_policy::{SecurityLines, last_command};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::host::Audience;
@@ -92,12 +93,14 @@ pub(crate) struct Change {
     pub(crate) whole: Option<String>,
     streams: Streams,
     content: Vec<Content>,
+    /// What a filter for security left of a structured answer.
+    structured: Option<Value>,
 }
 
 impl Change {
     /// Carries it out. What filters wrote has to be looked through for secrets again.
     pub(crate) fn make(self, outcome: &mut Outcome) -> Filtered {
-        self.streams.replace(self.content, outcome);
+        self.streams.replace(self.content, self.structured, outcome);
         self.filtered
     }
 }
@@ -132,12 +135,13 @@ impl Filtering {
         let Some(tool) = facts.tool.as_deref() else { return Ok(None) };
         let name = tool.definition.name.as_str();
         let length = length(outcome);
-        if let Some((plugin, reason)) = chain.missing().filter(|_| length > 0) {
+        let says = length > 0 || Streams::structured(outcome).is_some();
+        if let Some((plugin, reason)) = chain.missing().filter(|_| says) {
             return Err(unfiltered(plugin, reason));
         }
         let shorten = shorten && self.enabled && facts.audience == Audience::Model && length >= SHORT;
         let looks = |link: &&Link| is_for_security(link) || shorten;
-        if length == 0 || !chain.links().iter().any(|link| looks(&link)) {
+        if !says || !chain.links().iter().any(|link| looks(&link)) {
             return Ok(None);
         }
         let line = subjects::commands(tool, &facts.arguments).next();
@@ -166,8 +170,17 @@ impl Filtering {
             content: streams.parts.clone(),
         };
         let mut asked = Asked { input, session: facts.session.name(), cancel, by: Vec::new() };
-        for link in security {
-            asked.ask(link, &self.counts).await?;
+        let mut structured = None;
+        if !security.is_empty() {
+            asked.input.content.extend(streams.value(outcome));
+            for link in security {
+                asked.ask(link, &self.counts).await?;
+            }
+            if asked.input.content.len() > streams.parts.len() {
+                let value = asked.input.content.pop();
+                structured =
+                    Some(value.as_ref().and_then(Content::as_text).and_then(|text| serde_json::from_str(text).ok()).ok_or_else(no_value)?);
+            }
         }
         let (for_security, safe) = (asked.by.len(), asked.input.content.clone());
         for link in cosmetic {
@@ -193,7 +206,7 @@ impl Filtering {
         };
         tracing::debug!(target: "berth::filters", call = %facts.id, filters = filtered.filters.join(","), "{filtered}");
         let whole = (by.len() > for_security).then_some(whole);
-        Ok(Some(Change { filtered, whole, streams, content }))
+        Ok(Some(Change { filtered, whole, streams, content, structured }))
     }
 }
 
@@ -258,6 +271,12 @@ fn unfiltered(plugin: &str, reason: &str) -> Failure {
     Failure::new(Category::PermanentFailure, message + "; what the tool did is done").with_code("withheld").with_suggestion(format!(
         "Have it serve (`berth plugin list` tells how it fares), or take `{plugin}` out of `chain` in [tools.filters]."
     ))
+}
+
+/// What a model gets where a filter for security left nothing that is JSON of a structured answer.
+fn no_value() -> Failure {
+    let message = "the answer is withheld: what a filter for security left of its structured value is no JSON; what the tool did is done";
+    Failure::new(Category::PermanentFailure, message).with_code("withheld")
 }
 
 fn withheld(link: &Link, reason: &str) -> Failure {

@@ -44,17 +44,26 @@ impl Streams {
         }
     }
 
-    /// What a command ended with.
-    pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
-        let structured = match outcome {
-            Ok(output) => &output.structured,
-            Err(failure) => &failure.structured,
-        };
-        structured.as_ref()?.get("exit_code")?.as_i64().and_then(|code| i32::try_from(code).ok())
+    /// The structured answer as one more part, where it isn't what the parts are taken from.
+    pub(super) fn value(&self, outcome: &Outcome) -> Option<Content> {
+        let value = Self::structured(outcome).filter(|_| !self.of_command)?;
+        Some(Content { media_type: Some("application/json".to_owned()), ..Content::text(value.to_string()) })
     }
 
-    /// Puts `parts`, as many as there are here, in the place of those that an outcome has.
-    pub(super) fn replace(self, parts: Vec<Content>, outcome: &mut Outcome) {
+    pub(super) fn structured(outcome: &Outcome) -> Option<&Value> {
+        match outcome {
+            Ok(output) => output.structured.as_ref(),
+            Err(failure) => failure.structured.as_ref(),
+        }
+    }
+
+    /// What a command ended with.
+    pub(super) fn exit_code(outcome: &Outcome) -> Option<i32> {
+        Self::structured(outcome)?.get("exit_code")?.as_i64().and_then(|code| i32::try_from(code).ok())
+    }
+
+    /// Puts `parts`, as many as there are here, in the place of those that an outcome has, and `value` in that of its structured answer.
+    pub(super) fn replace(self, parts: Vec<Content>, value: Option<Value>, outcome: &mut Outcome) {
         let (content, structured) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured),
             Err(failure) => (&mut failure.content, &mut failure.structured),
@@ -62,6 +71,9 @@ impl Streams {
         let left = self.with(&parts);
         if !self.of_command {
             *content = left.parts;
+            if value.is_some() {
+                *structured = value;
+            }
             return;
         }
         let before = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
@@ -129,7 +141,7 @@ mod tests {
     fn replaced(mut outcome: Outcome, texts: &[&str]) -> Output {
         let streams = Streams::of(&outcome, true);
         assert_eq!(streams.parts.len(), texts.len());
-        streams.replace(texts.iter().copied().map(Content::text).collect(), &mut outcome);
+        streams.replace(texts.iter().copied().map(Content::text).collect(), None, &mut outcome);
         outcome.expect("is an output")
     }
 
@@ -167,7 +179,7 @@ mod tests {
         let streams = Streams::of(&outcome, true);
         assert_eq!((streams.text().as_str(), streams.parts.len()), ("a", 2));
         let mut outcome = outcome;
-        streams.replace(vec![Content::text(""), picture.clone()], &mut outcome);
+        streams.replace(vec![Content::text(""), picture.clone()], None, &mut outcome);
         assert_eq!(outcome.expect("is an output").content, [picture]);
     }
 }
