@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_operator_adds_some() {
         let with = SecurityLines::with(["license violation"]).expect("it compiles");
-        assert_eq!(with.find("a\nLICENSE violation: x\nb").collect::<Vec<_>>(), [2..22]);
+        assert_eq!(with.find("a\nLICENSE violation: x\nb").next(), Some(2..22));
         assert!(SecurityLines::with(["("]).is_err());
         assert_eq!(with.find("é\n401 unauthorized é").count(), 1);
     }
