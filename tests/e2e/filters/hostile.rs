@@ -93,11 +93,13 @@ async fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
 #[tokio::test]
 async fn a_structured_answer_is_looked_at_as_well() {
     let scene = scene().await;
-    std::fs::create_dir(scene.granted.join("safe-mark")).expect("it is made");
-    let listed = scene.call("list_directory", json!({ "path": "." })).await;
-    assert!(listed.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{listed:?}");
+    for name in ["plain.txt", "safe-mark.txt"] {
+        std::fs::write(scene.granted.join(name), "a line\n").expect("it is written");
+    }
+    let plain = scene.call("read", json!({ "path": "plain.txt" })).await;
+    assert!(plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{plain:?}");
     // It writes nothing in the place of the value, which is no JSON.
-    let answer = scene.call("list_directory", json!({ "path": "safe-mark" })).await;
+    let answer = scene.call("read", json!({ "path": "safe-mark.txt" })).await;
     let failure = answer.outcome.as_ref().expect_err("it is withheld");
     assert_eq!((failure.code.as_deref(), &failure.structured), (Some("withheld"), &None), "{failure:?}");
 }
