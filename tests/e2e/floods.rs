@@ -36,7 +36,7 @@ attacks! {
     }
 
     async fn flood_the_log() {
-        let scene = Scene::new().await;
+        let scene = Scene::with(&["tools.call=5", "tools.limits.cpu_secs=5"], |_| {}).await;
         let answer = scene.attack_beside_others("flood_the_log", json!({ "count": 3000 })).await;
         let lines = log_of(&answer.id);
         assert!((1000..=1010).contains(&lines.len()), "{} lines", lines.len());
