@@ -28,7 +28,7 @@ const ARCH: &str = std::env::consts::ARCH;
 
 /// For C that is linked against another C library than the compiler's own, and is the same whenever it is compiled: no calls that only glibc
 /// knows, which are checked copies and the numbers of newer C, and no time of day.
-const C_FLAGS: &str = "-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined -D__DATE__=\"\" -D__TIME__=\"\"";
+const C_FLAGS: &str = r#"-std=gnu11 -U_FORTIFY_SOURCE -Wno-builtin-macro-redefined '-D__DATE__=""' '-D__TIME__=""'"#;
 
 /// The shells that have a folder for the completions of programs, and what a program's file is called there.
 const COMPLETIONS: [(&str, &str); 3] =
@@ -69,17 +69,23 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build.args(["--locked", "--release", "--package", "berth-cli", "--target", target]).env("BERTH_PLUGINS_DIR", &compiled);
-        // The engine and the allocator have some C, for which the machine's own compiler will do.
-        for (name, value) in [("CC", "cc"), ("CFLAGS", C_FLAGS)] {
-            let name = format!("{name}_{}", target.replace('-', "_"));
-            let value = std::env::var_os(&name).unwrap_or(value.into());
-            build.env(name, value);
-        }
+        c_compiler(&mut build, target, paths);
         step::run("cargo build --release", paths.hidden_from(&mut build))?;
         let berth = cargo::target().join(target).join("release/berth");
         host::existing(&berth)?;
         Ok(berth)
     })
+}
+
+/// Has the machine's own C compiler compile what is in C, in the engine, the allocator and the grammar of the shell.
+pub(crate) fn c_compiler(build: &mut Command, target: &str, paths: &Paths) {
+    build.env("CC_SHELL_ESCAPED_FLAGS", "1");
+    for (name, value, always) in [("CC", "cc", ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))] {
+        let name = format!("{name}_{}", target.replace('-', "_"));
+        let mut value = std::env::var_os(&name).unwrap_or(value.into());
+        value.push(always);
+        build.env(name, value);
+    }
 }
 
 /// Puts everything into the archive's folder. `bin` and `share` are what is installed.

@@ -28,11 +28,21 @@ impl Paths {
         Ok(Paths(paths))
     }
 
-    /// Has the compilers that `cargo` starts write the other names.
+    /// Has the Rust compilers that `cargo` starts write the other names.
     pub(crate) fn hidden_from<'a>(&self, cargo: &'a mut Command) -> &'a mut Command {
-        let flags: Vec<_> = self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect();
         // Flags of whoever builds would make another binary.
-        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", self.flags("--remap-path-prefix").join("\x1f"))
+    }
+
+    /// The flags with which C compilers write the other names: `assert` tells of its file.
+    pub(crate) fn c_flags(&self) -> String {
+        // As a shell takes them apart.
+        let quoted = |flag: String| format!("'{}'", flag.replace('\'', r"'\''"));
+        self.flags("-ffile-prefix-map").into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    fn flags(&self, option: &str) -> Vec<String> {
+        self.0.iter().map(|(from, to)| format!("{option}={}={to}", from.display())).collect()
     }
 
     /// Fails if one of the paths is in the binary.

@@ -87,7 +87,7 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 
 /// Puts text into a terminal's input, or reads what it shows.
-const TERMINAL: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
 /// `memfd_secret`, of which not every libc knows.
 const MEMFD_SECRET: u32 = 447;
@@ -117,7 +117,7 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         rules.entry(libc::SYS_clone).or_default().push(SeccompRule::new(vec![flag])?);
     }
     for request in TERMINAL {
-        let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, request)?;
+        let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(request))?;
         rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
     }
     // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the network, where there is one of its own.

@@ -63,9 +63,9 @@ pub(super) fn loopback_up() -> io::Result<()> {
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
     request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
-    // SAFETY: the call reads one `ifreq`, which is there and whole.
+    // SAFETY: the call reads one `ifreq`, which is there and whole. C libraries differ in the type of a request.
     #[expect(unsafe_code, reason = "ioctl takes a pointer")]
-    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
