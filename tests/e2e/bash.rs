@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::mcp::client::{Client, LEGACY};
-use crate::support::{Cli, run, soon};
+use crate::support::{Cli, not_tried, run, soon};
 
 /// Commands run unasked here.
 fn unasked() -> Cli {
@@ -97,7 +97,7 @@ fn a_terminal_sees_output_as_it_comes_and_once() {
     assert_eq!(shown.lines().map(str::trim_end).collect::<Vec<_>>(), ["first", "second"]);
 }
 
-/// `None` where this machine has no `script`, which makes terminals.
+/// `None`, which is said, where this machine has no `script`, which makes terminals.
 fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
     let command = cli.command(&[]);
     let words = std::iter::once(command.get_program().to_string_lossy().into_owned()).chain(line.iter().cloned());
@@ -106,7 +106,8 @@ fn at_a_terminal(cli: &Cli, line: &[String]) -> Option<(Child, impl Read)> {
     script.args(["-qec", &line, "/dev/null"]).current_dir(cli.work()).env_clear();
     script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
     script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let mut child = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let child = script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = child.inspect_err(|_| not_tried("script")) else { return None };
     let screen = child.stdout.take()?;
     Some((child, screen))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::server::Authority;
 use crate::support::{Cli, Ended};
-use crate::support::{berth, plugin};
+use crate::support::{berth, not_tried, plugin};
 
 /// What the doctor found.
 struct Report(Value);
@@ -101,7 +101,7 @@ fn a_machine_that_is_well_is_found_well() {
 fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
     let there = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|status| status.success());
     if !there {
-        eprintln!("NOT TESTED: namespaces that are missing; there is no `unshare`, or it may not make one to take them away in");
+        not_tried("unshare");
         return;
     }
     let cli = Cli::new();

@@ -11,7 +11,7 @@ use berth_host::{Answer, CancellationToken, Category, Content, Events, Progress,
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::support::{Scene, failure, refused, run};
+use crate::support::{Scene, failure, not_tried, refused, run};
 
 /// Time enough on a busy machine.
 const TIME: [&str; 3] = ["tools.call=40", "tools.limits.cpu_secs=40", "tools.limits.written_mib=64"];
@@ -209,14 +209,14 @@ fn something_denied_below_keeps_the_whole_where_it_is() {
 #[test]
 fn between_file_systems_a_move_is_whole_or_not_at_all() {
     run(async {
-        let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return println!("skipped: there is no /dev/shm here") };
+        let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return not_tried("/dev/shm") };
         let (device, folder) = (|path: &Path| fs::metadata(path).expect("it is there").dev(), other.path().display().to_string());
         let granted = format!("tools.file.allowed_paths=[\"{{granted}}\", \"{folder}\"]");
         let settings = [TIME[0], TIME[1], TIME[2], "tools.file.deny_read=[\"**/.env\"]", granted.as_str()];
         let scene =
             Scene::with(&settings, filled(&["tree/sub", "mixed", "linked"], &["tree/sub/file", "tree/a", "mixed/.env", "linked/a"])).await;
         if device(&scene.granted) == device(other.path()) {
-            return println!("skipped: /dev/shm is no other file system than the temporary folder");
+            return not_tried("/dev/shm");
         }
         symlink("sub/file", scene.granted.join("tree/link")).expect("a link is made");
         symlink(&scene.outside, scene.granted.join("linked/away")).expect("a link is made");

@@ -17,7 +17,7 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
             build.args(["--package", package, "--example", example, "--release"]),
         )?;
     }
-    clients::provide().iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
+    clients::provide().iter().for_each(|(clients, why)| eprintln!("NOT TRIED for want of {clients}: {why}"));
     step::headline("measure");
     let mut bench = Command::new(host::release_folder().join("bench"));
     let status =

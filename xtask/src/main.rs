@@ -27,9 +27,15 @@ struct Command {
     run: fn(&[OsString]) -> Done,
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 8] = [
     Command { name: "demo", arguments: "", about: "build everything and show tools at work in the sandbox", run: demo::command },
     Command { name: "test", arguments: "[-- ARGS]", about: "run every check and test, or only `cargo test ARGS`", run: test::command },
+    Command {
+        name: "soak",
+        arguments: "[-- ARGS]",
+        about: "run what takes long: the tests named soak, or `cargo test ARGS`",
+        run: test::soak,
+    },
     Command { name: "run", arguments: "[--] ARGS", about: "build everything and run `berth ARGS`", run: run::command },
     Command { name: "plugins", arguments: "", about: "build the plugins into target/plugins, compiled ahead", run: plugins::command },
     Command { name: "bench", arguments: "[--json FILE] [ROW…]", about: "measure against rivals, in release", run: bench::command },

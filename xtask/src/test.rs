@@ -1,28 +1,42 @@
 //! `cargo xtask test`: everything that has to hold, the cheap first. It ends with one line: `N passed, N failed`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::cargo::{self, WASM};
 use crate::{Done, clients, host, machine, passed_on, step, tidy};
 
 pub(crate) fn command(arguments: &[OsString]) -> Done {
-    machine::check()?;
-    let mut tally = Tally::default();
     let filter = passed_on(arguments);
-    let steps = if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] };
+    run(if filter.is_empty() { ALL } else { &[BUILD, CLIENTS, TESTS] }, filter, Tally::default())
+}
+
+/// `cargo xtask soak`: whole, what `cargo xtask test` tries a small part of.
+pub(crate) fn soak(arguments: &[OsString]) -> Done {
+    let filter = passed_on(arguments);
+    let filter = if filter.is_empty() { &["soak".into()] } else { filter };
+    run(&[TESTS_OF_THE_PLUGINS, BUILD, CLIENTS, TESTS], filter, Tally { soak: true, ..Tally::default() })
+}
+
+fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
+    machine::check()?;
     let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
-    for left_out in &tally.left_out {
-        eprintln!("LEFT OUT: {left_out}");
-    }
+    tally.times.iter().for_each(|(step, time)| eprintln!("{:>7.1} s  {step}", time.as_secs_f64()));
+    let missing = tally.sum_up_not_tried(std::env::var_os("CI").is_some_and(|set| !set.is_empty()));
     // On stdout and last, where the next program looks for them.
+    let failed = failed.map(|step| step.name).or(missing.then_some("what was not tried"));
     if let Some(step) = failed {
-        println!("failed: {}", step.name);
+        println!("failed: {step}");
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     Ok(if failed.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
+
+/// What CI may lack: what a fresh machine lacks, and nothing for which a test could be done without it.
+const CI_MAY_LACK: &[&str] = &[];
 
 /// One check. The next one runs only if it held.
 struct Step {
@@ -32,27 +46,31 @@ struct Step {
 
 const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) };
 
-/// Before the tests that take them. What can't be had is said at once and at the end.
+/// Before the tests that take them. Why some can't be had is said at once and at the end.
 const CLIENTS: Step = Step {
     name: "clients",
     check: |tally, _| {
-        tally.left_out = clients::provide();
-        tally.left_out.iter().for_each(|left_out| eprintln!("LEFT OUT: {left_out}"));
+        for (clients, why) in clients::provide() {
+            eprintln!("{clients}: {why}");
+            tally.not_tried.entry(clients).or_default().insert(why);
+        }
         Ok(())
     },
 };
 
 const TESTS: Step = Step { name: "tests", check: tests };
 
+const TESTS_OF_THE_PLUGINS: Step = Step {
+    name: "tests of the plugins",
+    check: |tally, filter| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"]).args(filter)),
+};
+
 const ALL: &[Step] = &[
     Step { name: "format", check: |_, _| format() },
     Step { name: "tidy", check: |_, _| tidy::check() },
     Step { name: "clippy of the plugins", check: |_, _| clippy_of_the_plugins() },
     CLIENTS,
-    Step {
-        name: "tests of the plugins",
-        check: |tally, _| tally.run("cargo test", cargo::guests("test").args(["--workspace", "--no-fail-fast"])),
-    },
+    TESTS_OF_THE_PLUGINS,
     Step { name: "examples", check: |tally, _| examples(tally) },
     BUILD,
     Step { name: "clippy", check: |_, _| clippy() },
@@ -64,8 +82,9 @@ impl Step {
     /// Whether it held. A step that fails without a failed test counts as one.
     fn run(&self, tally: &mut Tally, arguments: &[OsString]) -> bool {
         step::headline(self.name);
-        let failed_before = tally.failed;
+        let (failed_before, started) = (tally.failed, Instant::now());
         let result = (self.check)(tally, arguments);
+        tally.times.push((self.name, started.elapsed()));
         if let Err(message) = &result {
             eprintln!("error: {message}");
             if tally.failed == failed_before {
@@ -131,13 +150,20 @@ fn documentation() -> Result<(), String> {
 struct Tally {
     passed: u64,
     failed: u64,
-    /// What this machine lacks the means for.
-    left_out: Vec<String>,
+    /// What this machine lacks, and for each the tests that leave something out for that, or what else became of it.
+    not_tried: BTreeMap<String, BTreeSet<String>>,
+    /// Whether tests are to try all that they know, however long that takes.
+    soak: bool,
+    /// How long each step took.
+    times: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
     /// Runs test programs, passes on what they print, and counts.
     fn run(&mut self, what: &str, command: &mut Command) -> Result<(), String> {
+        if self.soak {
+            command.env("BERTH_SOAK", "1");
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| step::cannot_start(command, &error))?;
         let printed = child.stdout.take().map(|output| self.follow(BufReader::new(output)));
         let status = child.wait().map_err(|error| format!("{what} got lost: {error}"))?;
@@ -158,8 +184,24 @@ impl Tally {
         stdout.flush()
     }
 
-    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`; every other line says nothing.
+    /// Says what was not tried. In CI, that is a failure for each thing that is not known to be missing there. Returns whether there is one.
+    fn sum_up_not_tried(&mut self, ci: bool) -> bool {
+        let mut failed = false;
+        for (needed, tests) in &self.not_tried {
+            let unknown = ci && !CI_MAY_LACK.contains(&needed.as_str());
+            let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
+            eprintln!("{}NOT TRIED for want of {needed}: {}", if unknown { "error: " } else { "" }, tests.join(", "));
+            self.failed += u64::from(unknown);
+            failed |= unknown;
+        }
+        failed
+    }
+
+    /// Adds a line like `test result: ok. 3 passed; 0 failed; …`, or what `tests/not_tried.rs` writes; every other line says nothing.
     fn count(&mut self, line: &str) {
+        if let Some((test, needed)) = line.trim_end().strip_prefix("NOT TRIED: ").and_then(|rest| rest.split_once(": needs ")) {
+            self.not_tried.entry(needed.to_owned()).or_default().insert(test.to_owned());
+        }
         let Some((_, counts)) = line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else { return };
         for count in counts.split("; ") {
             match count.split_once(' ').map(|(number, what)| (number.parse::<u64>(), what)) {
@@ -189,11 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_tried_fails_in_ci_once_for_each_thing_that_is_missing() {
+        let mut tally = Tally::default();
+        for line in ["NOT TRIED: a::b: needs make\n", "NOT TRIED: a::c: needs make\n", "NOT TRIED: a::b: needs clients/node\n"] {
+            tally.count(line);
+        }
+        assert_eq!(tally.not_tried["make"].iter().collect::<Vec<_>>(), ["a::b", "a::c"]);
+        assert!(!tally.sum_up_not_tried(false));
+        assert_eq!(tally.failed, 0);
+        assert!(tally.sum_up_not_tried(true));
+        assert_eq!(tally.failed, 2);
+    }
+
+    #[test]
     fn a_step_that_breaks_down_counts_as_a_failure_once() {
         let mut tally = Tally::default();
         let breaks_down = Step { name: "breaks down", check: |_, _| Err("for a test".to_owned()) };
         assert!(!breaks_down.run(&mut tally, &[]));
-        assert_eq!(tally, Tally { failed: 1, ..Tally::default() });
+        assert_eq!((tally.passed, tally.failed), (0, 1));
 
         let has_failed_tests = Step {
             name: "has failed tests",
@@ -203,6 +258,6 @@ mod tests {
             },
         };
         assert!(!has_failed_tests.run(&mut tally, &[]));
-        assert_eq!(tally, Tally { passed: 1, failed: 3, ..Tally::default() });
+        assert_eq!((tally.passed, tally.failed), (1, 3));
     }
 }

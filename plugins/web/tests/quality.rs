@@ -3,6 +3,9 @@
 //! The pages were saved by others, and are not part of this repository: `cargo xtask test` fetches them, and what the two make of them, into
 //! `target/clients/pages`. What both keep is what a page is about: it has to be there. What neither keeps is noise.
 
+#[path = "../../../tests/not_tried.rs"]
+mod not_tried;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +64,7 @@ const MEAN_NOISE: f64 = 0.20;
 fn real_pages_keep_their_text_and_lose_what_is_around_it() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/pages");
     let Ok(reference) = fs::read_to_string(folder.join("reference.json")) else {
-        eprintln!("LEFT OUT: there are no pages in {}; `cargo xtask test` fetches them", folder.display());
+        not_tried::not_tried("clients/pages");
         return;
     };
     let reference: HashMap<String, HashMap<String, String>> = serde_json::from_str(&reference).unwrap();

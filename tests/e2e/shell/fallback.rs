@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cli, Ended};
+use crate::support::{Cli, Ended, not_tried};
 
 /// Runs `berth` where no further namespace of users can be made. None where this machine doesn't let itself be changed so.
 fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
@@ -16,7 +16,7 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
     command.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
     let probe = Command::new("unshare").args(["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        eprintln!("namespaces can't be taken away here, so what would happen then is not tried");
+        not_tried("unshare");
         return None;
     }
     Some(Ended::of(command.output().expect("it starts")))

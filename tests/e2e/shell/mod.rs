@@ -19,7 +19,7 @@ use berth_host::{Answer, Approver, Category, Host, Request, Scope};
 use serde_json::{Value, json};
 
 use crate::approvals::Person;
-use crate::support::Scene;
+use crate::support::{Scene, not_tried};
 
 /// A scene in which commands run unasked, for as long as a slow machine needs.
 pub(super) async fn scene(settings: &[&str], prepare: impl FnOnce(&Path)) -> Scene {
@@ -68,11 +68,11 @@ pub(super) fn ran(answer: &Answer) -> Option<Ran> {
     Some(Ran { code: structured["exit_code"].as_i64()?, stdout: text("stdout")?, stderr: text("stderr")? })
 }
 
-/// Whether a program is there to be run. Says so where it isn't: less is tested then.
+/// Whether a program is there to be run. Says so where it isn't: less is tried then.
 pub(super) fn there_is(program: &str) -> bool {
     let there = ["/usr/bin", "/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
     if !there {
-        eprintln!("there is no {program}, so what it would do is not tried");
+        not_tried(program);
     }
     there
 }

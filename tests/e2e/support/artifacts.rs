@@ -1,8 +1,9 @@
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use berth_host::Builtin;
+
+use super::not_tried;
 
 /// The component of a plugin.
 pub(crate) fn plugin(name: &str) -> PathBuf {
@@ -19,13 +20,11 @@ pub(crate) fn example(name: &str) -> PathBuf {
     built(&format!("examples/{name}"))
 }
 
-/// The folder of other people's clients in a language. `None`, and a line that says so, where this machine could not fetch them.
+/// The folder of other people's clients in a language. `None`, which is said, where this machine could not fetch them.
 pub(crate) fn fetched(language: &str) -> Option<PathBuf> {
     let folder = built("").join(format!("../clients/{language}"));
     if !folder.join("fetched").exists() {
-        let line = format!("LEFT OUT: {}: no clients in {language} were fetched\n", std::thread::current().name().unwrap_or_default());
-        // In one piece, and not with a macro, whose lines are kept from who runs the tests.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        not_tried(&format!("clients/{language}"));
         return None;
     }
     Some(folder)

@@ -6,7 +6,7 @@ use std::process::{ChildStdin, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{berth, shared_cache};
+use super::{berth, not_tried, shared_cache};
 
 /// A folder to work in, with folders of Berth's own beside it.
 pub(crate) struct Cli {
@@ -50,7 +50,7 @@ impl Cli {
     }
 
     /// The same at a terminal, where somebody answers each question with a line of `input`, and the input ends where more is asked.
-    /// `None` where this machine has no `script`, which makes terminals.
+    /// `None`, which is said, where this machine has no `script`, which makes terminals.
     pub(crate) fn typed(&self, line: &[&str], input: &str) -> Option<Ended> {
         self.at_a_terminal(&quoted(line), "", input)
     }
@@ -67,7 +67,8 @@ impl Cli {
         script.args(["-qec", shell, "/dev/null"]).current_dir(self.work()).env_clear();
         script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("NO_COLOR", "1");
         script.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+        let child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let Ok(mut child) = child.inspect_err(|_| not_tried("script")) else { return None };
         let (mut keyboard, mut screen) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let types = |keyboard: &mut Option<ChildStdin>, text: &str| {
             keyboard.as_mut().expect("it has an input").write_all(text.as_bytes()).expect("it reads its input");

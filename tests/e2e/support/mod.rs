@@ -7,6 +7,8 @@ mod cli;
 mod component;
 mod living;
 mod log;
+#[path = "../../not_tried.rs"]
+mod not_tried;
 mod process;
 mod running;
 mod scene;
@@ -21,6 +23,7 @@ pub(crate) use cli::{Cli, Ended};
 pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{Living, mappings_below, said, soon, state, until, until_says, version, waiting};
 pub(crate) use log::{log_of, log_with};
+pub(crate) use not_tried::not_tried;
 pub(crate) use process::{assert_memory_bounded, descriptors_below};
 pub(crate) use running::run;
 pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};
