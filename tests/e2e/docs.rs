@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use berth_host::Limits;
 use berth_host::config::{self, Folders, Inputs};
@@ -24,6 +25,22 @@ fn built() -> PathBuf {
     root().join("plugins/target")
 }
 
+/// The SDK as a package of its own, which has to have all that it is made of.
+fn packaged_sdk() -> PathBuf {
+    let folder = built().join("packaged");
+    let _ = fs::remove_dir_all(&folder);
+    let done = |command: &mut Command| {
+        let ended = command.output().expect("it starts");
+        assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    };
+    let mut package = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    package.current_dir(root().join("plugins")).args(["package", "--package", "berth-sdk", "--no-verify", "--allow-dirty", "--offline"]);
+    done(package.arg("--target-dir").arg(&folder));
+    let package = format!("berth-sdk-{}", env!("CARGO_PKG_VERSION"));
+    done(Command::new("tar").current_dir(folder.join("package")).arg("-xmzf").arg(format!("{package}.crate")));
+    folder.join("package").join(package)
+}
+
 /// The page on plugins, in an empty folder, as a reader does it. All that a reader changes is where the SDK lies.
 #[test]
 fn the_first_plugin_is_made_as_the_page_says() {
@@ -35,12 +52,12 @@ fn the_first_plugin_is_made_as_the_page_says() {
     session.write("Cargo.lock", fs::read(example.join("Cargo.lock")).expect("the example has one"));
     symlink(built(), folder.join("target")).expect("a link is made");
 
+    let sdk = packaged_sdk();
     let (mut shown, mut snippets) = (BTreeSet::new(), Vec::new());
     for block in blocks(&document("docs/plugins.md")) {
         match &block.file {
             Some(name) if example.join(name).exists() => {
                 assert_eq!(Ok(&block.text), fs::read_to_string(example.join(name)).as_ref().map_err(drop), "{name} of the example");
-                let sdk = root().join("plugins/sdk");
                 session.write(name, block.text.replace("../../sdk", &sdk.display().to_string()));
                 shown.insert(name.clone());
             }

@@ -11,7 +11,7 @@ use bindings::exports::berth::tool::tools;
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: ["../../wit/tool", "../../wit/host", "wit"],
+        path: ["wit/tool", "wit/host", "wit"],
         world: "berth:sdk/plugin",
         generate_all,
         pub_export_macro: true,

@@ -13,7 +13,7 @@ use bindings::exports::berth::tool::filter as wit;
 #[expect(missing_docs, reason = "generated")]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit/tool",
+        path: "wit/tool",
         world: "berth:tool/filter-plugin",
         generate_all,
         pub_export_macro: true,
