@@ -12,6 +12,10 @@ use rustix::fs::FileType;
 use super::folder::Folder;
 use super::model::{Scope, SearchError};
 
+/// How many globs a search takes, and their bytes: compiled, a glob is some hundred times as large.
+const MAX_GLOBS: usize = 1_000;
+const MAX_GLOB_BYTES: usize = 64 << 10;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Filter {
@@ -37,8 +41,13 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// [`SearchError::InvalidPattern`] for what is no glob.
+    /// [`SearchError::InvalidPattern`] for what is no glob, and for too many.
     pub(super) fn new(scope: &Scope) -> Result<Self, SearchError> {
+        let (count, bytes) = (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
+        if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
+            let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
+            return Err(SearchError::InvalidPattern(format!("{count} globs have {bytes} bytes; {limit}")));
+        }
         let invalid = |error: ignore::Error| SearchError::InvalidPattern(error.to_string());
         let mut globs = OverrideBuilder::new("");
         for glob in &scope.globs {

@@ -74,6 +74,18 @@ fn a_bad_glob_is_explained() {
 }
 
 #[test]
+fn globs_are_bounded() {
+    let tree = Tree::new();
+    for globs in [vec!["*.rs".to_owned(); 1_001], vec!["[a-z]?".repeat(11_000)]] {
+        match find(&tree.view(), &Scope { globs, ..tree.scope() }, 10, &control()) {
+            Err(SearchError::InvalidPattern(why)) => assert!(why.contains("the limit is 1000 globs and 65536 bytes"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(find(&tree.view(), &Scope { globs: vec!["*.rs".to_owned(); 1_000], ..tree.scope() }, 10, &control()).is_ok());
+}
+
+#[test]
 fn depth_is_bounded() {
     let tree = Tree::of(&["a", "b/c", "b/d/e"]);
     let at = |max_depth| tree.found(&Scope { max_depth: Some(max_depth), ..tree.scope() });
