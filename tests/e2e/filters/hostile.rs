@@ -1,13 +1,11 @@
 //! Filters that do what a filter must not. One that makes answers shorter fails open, one that keeps something back fails closed, and
 //! neither gets at anything.
 
-use std::time::{Duration, Instant};
-
 use berth_host::{Answer, Category, Request, Session};
 use serde_json::json;
 
 use super::{contents, text};
-use crate::support::{Scene, log_with, plugin};
+use crate::support::{ATTACK_MIB, Scene, log_with, plugin, run_alone};
 
 /// What stands in the answer that they look at.
 const LINES: &str = "seq -f 'line %g of a long output' 1 100";
@@ -27,140 +25,158 @@ async fn of_command(scene: &Scene, deed: &str) -> Answer {
     scene.call("bash", json!({ "command": format!("seq -f 'line %g of a long output for {deed}' 1 100") })).await
 }
 
-#[tokio::test]
-async fn what_makes_answers_shorter_fails_open() {
-    let scene = scene().await;
-    for deed in ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail"] {
-        let began = Instant::now();
-        let answer = of_command(&scene, deed).await;
-        let shown = text(&answer);
-        assert!(shown.contains("line 1 of") && shown.contains("line 100 of"), "{deed}: {shown}");
-        assert!(answer.outcome.is_ok() && answer.filtered.is_none(), "{deed}: {answer:?}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{deed}");
-    }
-    // Others are still served.
-    let answer = of_command(&scene, "mark").await;
-    assert!(text(&answer).starts_with("marked"), "{}", text(&answer));
-}
-
-#[tokio::test]
-async fn what_keeps_something_back_fails_closed() {
-    let scene = scene().await;
-    for deed in ["trap", "hang", "eat", "grow", "split", "block", "fail"] {
-        let answer = of_command(&scene, &format!("safe-{deed}")).await;
-        let failure = answer.outcome.as_ref().expect_err("it is withheld");
-        assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("withheld")), "{deed}");
-        assert!(contents(&answer).is_empty() && failure.structured.is_none(), "{deed}: {failure:?}");
-        assert!(failure.message.contains("hostile-filter/safe-") && !failure.message.contains('\u{1b}'), "{failure:?}");
-    }
-}
-
-#[tokio::test]
-async fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on() {
-    let scene = scene().await;
-    let short = scene.call("bash", json!({ "command": "echo a safe-mark" })).await;
-    assert_eq!(text(&short), "marked \u{fffd}]0;title\u{fffd} 0\n");
-    let all = of_command(&scene, "safe-drop").await;
-    assert_eq!((text(&all), all.outcome.is_ok()), (String::new(), true));
-    let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
-    let chain = "tools.filters.chain=[\"hostile-filter\"]";
-    let off = Scene::with(&[&path, "plugins.hostile-filter.reload=trust", chain, "tools.filters.enabled=false"], |_| {}).await;
-    assert!(text(&of_command(&off, "safe-mark").await).starts_with("marked"));
-    assert!(text(&of_command(&off, "mark").await).contains("line 7 of"));
-}
-
-#[tokio::test]
-async fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
-    let scene = scene().await;
-    for command in [
-        "echo safe-block",
-        "echo safe-block; ls /",
-        "ls / && echo safe-block | tail -1",
-        "true | echo safe-block",
-        "for i in 1; do echo safe-block; done",
-        "if true; then echo safe-block; fi",
-        "x=safe-block; echo $x",
-        "bash -c 'echo safe-block'",
-        "cat <<X\nsafe-block\nX",
-    ] {
-        let answer = scene.call("bash", json!({ "command": command })).await;
-        let failure = answer.outcome.as_ref().expect_err("it is withheld");
-        assert!(["withheld"].contains(&failure.code.as_deref().unwrap_or_default()), "{command}: {failure:?}");
-    }
-    assert!(scene.call("bash", json!({ "command": "echo safe; ls /" })).await.outcome.is_ok());
-}
-
-#[tokio::test]
-async fn a_structured_answer_is_looked_at_as_well() {
-    let scene = scene().await;
-    for name in ["plain.txt", "safe-mark.txt"] {
-        std::fs::write(scene.granted.join(name), "a line\n").expect("it is written");
-    }
-    let plain = scene.call("read", json!({ "path": "plain.txt" })).await;
-    assert!(plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{plain:?}");
-    // It writes nothing in the place of the value, which is no JSON.
-    let answer = scene.call("read", json!({ "path": "safe-mark.txt" })).await;
-    let failure = answer.outcome.as_ref().expect_err("it is withheld");
-    assert_eq!((failure.code.as_deref(), &failure.structured), (Some("withheld"), &None), "{failure:?}");
-}
-
-#[tokio::test]
-async fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
-    let held = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
-    for (settings, says) in [
-        (&["tools.filters.chain=[\"filters\", \"nowhere\"]"][..], "no plugin has that name"),
-        (&[&*held, "tools.filters.chain=[\"hostile-filter\"]"], "approve"),
-    ] {
-        let scene = Scene::with(settings, |_| {}).await;
-        for (tool, arguments) in [("bash", json!({ "command": "echo it is so" })), ("read", json!({ "path": "public.txt" }))] {
-            let answer = scene.call(tool, arguments).await;
-            let failure = answer.outcome.as_ref().expect_err("it is withheld");
-            assert_eq!(failure.code.as_deref(), Some("withheld"), "{failure:?}");
-            assert!(failure.message.contains(says) && contents(&answer).is_empty(), "{failure:?}");
+#[test]
+fn what_makes_answers_shorter_fails_open() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        for deed in ["trap", "hang", "eat", "drop", "grow", "split", "block", "fail"] {
+            let answer = of_command(&scene, deed).await;
+            let shown = text(&answer);
+            assert!(shown.contains("line 1 of") && shown.contains("line 100 of"), "{deed}: {shown}");
+            assert!(answer.outcome.is_ok() && answer.filtered.is_none(), "{deed}: {answer:?}");
         }
-    }
+        // Others are still served.
+        let answer = of_command(&scene, "mark").await;
+        assert!(text(&answer).starts_with("marked"), "{}", text(&answer));
+    });
 }
 
-#[tokio::test]
-async fn only_what_the_chain_names_filters() {
-    let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
-    let scene = Scene::with(&[&path, "plugins.hostile-filter.reload=trust"], |_| {}).await;
-    assert!(text(&of_command(&scene, "safe-mark").await).contains("line 7 of"));
-    assert!(!scene.host.filters().iter().any(|filter| filter.plugin == "hostile-filter"));
+#[test]
+fn what_keeps_something_back_fails_closed() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        for deed in ["trap", "hang", "eat", "grow", "split", "block", "fail"] {
+            let answer = of_command(&scene, &format!("safe-{deed}")).await;
+            let failure = answer.outcome.as_ref().expect_err("it is withheld");
+            assert_eq!((failure.category, failure.code.as_deref()), (Category::PermanentFailure, Some("withheld")), "{deed}");
+            assert!(contents(&answer).is_empty() && failure.structured.is_none(), "{deed}: {failure:?}");
+            assert!(failure.message.contains("hostile-filter/safe-") && !failure.message.contains('\u{1b}'), "{failure:?}");
+        }
+    });
 }
 
-#[tokio::test]
-async fn an_instance_is_of_one_session_and_gone_when_it_traps() {
-    let scene = scene().await;
-    let (mine, yours) = (Session::new("mine"), Session::new("yours"));
-    let ask = async |session: &Session, deed: &str, word: &str| {
-        let command = format!("seq -f '{word} %g of a long output for {deed}' 1 100");
-        text(&scene.host.call(Request { session: Some(session.clone()), ..Request::new("bash", json!({ "command": command })) }).await)
-    };
-    assert!(ask(&mine, "remember", "red").await.starts_with("run 1 after \n"));
-    assert!(ask(&yours, "remember", "blue").await.starts_with("run 1 after \n"));
-    let second = ask(&mine, "remember", "green").await;
-    assert!(second.starts_with("run 2 after red 1 of") && !second.contains("blue"), "{second}");
-    ask(&mine, "trap", "any").await;
-    assert!(ask(&mine, "remember", "grey").await.starts_with("run 1 after \n"));
-    assert!(ask(&yours, "remember", "blue").await.starts_with("run 2 after blue 1 of"));
+#[test]
+fn what_keeps_something_back_looks_at_everything_and_leaves_nothing_to_read_on() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        let short = scene.call("bash", json!({ "command": "echo a safe-mark" })).await;
+        assert_eq!(text(&short), "marked \u{fffd}]0;title\u{fffd} 0\n");
+        let all = of_command(&scene, "safe-drop").await;
+        assert_eq!((text(&all), all.outcome.is_ok()), (String::new(), true));
+        let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+        let chain = "tools.filters.chain=[\"hostile-filter\"]";
+        let off = Scene::with(&[&path, "plugins.hostile-filter.reload=trust", chain, "tools.filters.enabled=false"], |_| {}).await;
+        assert!(text(&of_command(&off, "safe-mark").await).starts_with("marked"));
+        assert!(text(&of_command(&off, "mark").await).contains("line 7 of"));
+    });
 }
 
-#[tokio::test]
-async fn what_a_filter_writes_is_looked_through_as_well() {
-    let scene = scene().await;
-    let answer = of_command(&scene, "confess").await;
-    let shown = text(&answer);
-    assert!(shown.starts_with("[REDACTED") && !shown.contains("k3JqT8"), "{shown}");
-    assert!(!format!("{:?}", answer.outcome).contains("k3JqT8"));
-    let marked = text(&of_command(&scene, "mark").await);
-    assert!(marked.starts_with("marked \u{fffd}]0;title\u{fffd} 0"), "{marked}");
+#[test]
+fn no_form_of_a_command_line_dodges_what_keeps_something_back() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        for command in [
+            "echo safe-block",
+            "echo safe-block; ls /",
+            "ls / && echo safe-block | tail -1",
+            "true | echo safe-block",
+            "for i in 1; do echo safe-block; done",
+            "if true; then echo safe-block; fi",
+            "x=safe-block; echo $x",
+            "bash -c 'echo safe-block'",
+            "cat <<X\nsafe-block\nX",
+        ] {
+            let answer = scene.call("bash", json!({ "command": command })).await;
+            let failure = answer.outcome.as_ref().expect_err("it is withheld");
+            assert!(["withheld"].contains(&failure.code.as_deref().unwrap_or_default()), "{command}: {failure:?}");
+        }
+        assert!(scene.call("bash", json!({ "command": "echo safe; ls /" })).await.outcome.is_ok());
+    });
 }
 
-#[tokio::test]
-async fn a_stranger_s_filters_get_no_rules() {
-    let scene = scene().await;
-    of_command(&scene, "mark").await;
-    assert!(!log_with(&["hostile-filter", "rules: None"]).is_empty());
-    assert!(asked(&scene, "mark").await.filtered.is_none(), "the last command is the one that counts");
+#[test]
+fn a_structured_answer_is_looked_at_as_well() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        for name in ["plain.txt", "safe-mark.txt"] {
+            std::fs::write(scene.granted.join(name), "a line\n").expect("it is written");
+        }
+        let plain = scene.call("read", json!({ "path": "plain.txt" })).await;
+        assert!(plain.outcome.as_ref().is_ok_and(|output| output.structured.is_some()), "{plain:?}");
+        // It writes nothing in the place of the value, which is no JSON.
+        let answer = scene.call("read", json!({ "path": "safe-mark.txt" })).await;
+        let failure = answer.outcome.as_ref().expect_err("it is withheld");
+        assert_eq!((failure.code.as_deref(), &failure.structured), (Some("withheld"), &None), "{failure:?}");
+    });
+}
+
+#[test]
+fn while_a_plugin_of_the_chain_does_not_serve_no_answer_leaves() {
+    run_alone(ATTACK_MIB, async {
+        let held = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+        for (settings, says) in [
+            (&["tools.filters.chain=[\"filters\", \"nowhere\"]"][..], "no plugin has that name"),
+            (&[&*held, "tools.filters.chain=[\"hostile-filter\"]"], "approve"),
+        ] {
+            let scene = Scene::with(settings, |_| {}).await;
+            for (tool, arguments) in [("bash", json!({ "command": "echo it is so" })), ("read", json!({ "path": "public.txt" }))] {
+                let answer = scene.call(tool, arguments).await;
+                let failure = answer.outcome.as_ref().expect_err("it is withheld");
+                assert_eq!(failure.code.as_deref(), Some("withheld"), "{failure:?}");
+                assert!(failure.message.contains(says) && contents(&answer).is_empty(), "{failure:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn only_what_the_chain_names_filters() {
+    run_alone(ATTACK_MIB, async {
+        let path = format!("plugins.hostile-filter.path={:?}", plugin("hostile-filter"));
+        let scene = Scene::with(&[&path, "plugins.hostile-filter.reload=trust"], |_| {}).await;
+        assert!(text(&of_command(&scene, "safe-mark").await).contains("line 7 of"));
+        assert!(!scene.host.filters().iter().any(|filter| filter.plugin == "hostile-filter"));
+    });
+}
+
+#[test]
+fn an_instance_is_of_one_session_and_gone_when_it_traps() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        let (mine, yours) = (Session::new("mine"), Session::new("yours"));
+        let ask = async |session: &Session, deed: &str, word: &str| {
+            let command = format!("seq -f '{word} %g of a long output for {deed}' 1 100");
+            text(&scene.host.call(Request { session: Some(session.clone()), ..Request::new("bash", json!({ "command": command })) }).await)
+        };
+        assert!(ask(&mine, "remember", "red").await.starts_with("run 1 after \n"));
+        assert!(ask(&yours, "remember", "blue").await.starts_with("run 1 after \n"));
+        let second = ask(&mine, "remember", "green").await;
+        assert!(second.starts_with("run 2 after red 1 of") && !second.contains("blue"), "{second}");
+        ask(&mine, "trap", "any").await;
+        assert!(ask(&mine, "remember", "grey").await.starts_with("run 1 after \n"));
+        assert!(ask(&yours, "remember", "blue").await.starts_with("run 2 after blue 1 of"));
+    });
+}
+
+#[test]
+fn what_a_filter_writes_is_looked_through_as_well() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        let answer = of_command(&scene, "confess").await;
+        let shown = text(&answer);
+        assert!(shown.starts_with("[REDACTED") && !shown.contains("k3JqT8"), "{shown}");
+        assert!(!format!("{:?}", answer.outcome).contains("k3JqT8"));
+        let marked = text(&of_command(&scene, "mark").await);
+        assert!(marked.starts_with("marked \u{fffd}]0;title\u{fffd} 0"), "{marked}");
+    });
+}
+
+#[test]
+fn a_stranger_s_filters_get_no_rules() {
+    run_alone(ATTACK_MIB, async {
+        let scene = scene().await;
+        of_command(&scene, "mark").await;
+        assert!(!log_with(&["hostile-filter", "rules: None"]).is_empty());
+        assert!(asked(&scene, "mark").await.filtered.is_none(), "the last command is the one that counts");
+    });
 }

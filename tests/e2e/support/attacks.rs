@@ -1,4 +1,4 @@
-/// The tests of attacks, each under the name of the tool that it tests. `TESTED` has the names, so that an attack without a test is
+/// The tests of attacks, each under the name of the tool that it tests, and in a process of its own, whose memory is bounded. `TESTED` has the names, so that an attack without a test is
 /// found.
 macro_rules! attacks {
     ($($(#[$meta:meta])* async fn $name:ident() $body:block)*) => {
@@ -9,7 +9,7 @@ macro_rules! attacks {
             $(#[$meta])*
             #[test]
             fn $name() {
-                $crate::support::run(async move { $body });
+                $crate::support::run_alone($crate::support::ATTACK_MIB, async move { $body });
             }
         )*
     };

@@ -24,6 +24,6 @@ pub(crate) use component::{Component, Offer, manifest, section};
 pub(crate) use living::{Living, mappings_below, said, soon, state, until, until_says, version, waiting};
 pub(crate) use log::{log_of, log_with};
 pub(crate) use not_tried::not_tried;
-pub(crate) use process::{assert_memory_bounded, descriptors_below};
-pub(crate) use running::run;
+pub(crate) use process::descriptors_below;
+pub(crate) use running::{ATTACK_MIB, run, run_alone};
 pub(crate) use scene::{Recorder, Scene, shared_cache, unasked};
