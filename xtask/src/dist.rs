@@ -21,7 +21,7 @@ use crate::{Done, cargo, host, machine, no_arguments, plugins, step};
 
 use archive::Archive;
 use packages::Package;
-use paths::Paths;
+pub(crate) use paths::Paths;
 
 /// How `uname -m` and Rust name the machine that builds, which is the one that is built for.
 const ARCH: &str = std::env::consts::ARCH;
@@ -37,8 +37,7 @@ const COMPLETIONS: [(&str, &str); 3] =
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     no_arguments(arguments)?;
     machine::check()?;
-    // Static, and without asking the machine it runs on for its C library's other half, as a static glibc does to look up names.
-    let target = format!("{ARCH}-unknown-linux-musl");
+    let target = target();
     machine::provide(&target)?;
     let packages = packages::in_the_binary(&target)?;
     let paths = Paths::of_this_machine(&target)?;
@@ -69,7 +68,7 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     host::with_plugins(&guests, || {
         let mut build = cargo::host("build");
         build.args(["--locked", "--release", "--package", "berth-cli", "--target", target]).env("BERTH_PLUGINS_DIR", &compiled);
-        c_compiler(&mut build, target, paths);
+        with_c_compiler(&mut build, target, "cc", paths);
         step::run("cargo build --release", paths.hidden_from(&mut build))?;
         let berth = cargo::target().join(target).join("release/berth");
         host::existing(&berth)?;
@@ -77,10 +76,15 @@ fn build(target: &str, paths: &Paths) -> Result<PathBuf, String> {
     })
 }
 
-/// Has the machine's own C compiler compile what is in C, in the engine, the allocator and the grammar of the shell.
-pub(crate) fn c_compiler(build: &mut Command, target: &str, paths: &Paths) {
+/// What is built for: static, and without asking the machine it runs on for its C library's other half, as a static glibc does to look up names.
+pub(crate) fn target() -> String {
+    format!("{ARCH}-unknown-linux-musl")
+}
+
+/// Has a C compiler of the machine's compile what is in C, in the engine, the allocator and the grammar of the shell.
+pub(crate) fn with_c_compiler(build: &mut Command, target: &str, compiler: &str, paths: &Paths) {
     build.env("CC_SHELL_ESCAPED_FLAGS", "1");
-    for (name, value, always) in [("CC", "cc", ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))] {
+    for (name, value, always) in [("CC", compiler, ""), ("CFLAGS", C_FLAGS, &*format!(" {}", paths.c_flags()))] {
         let name = format!("{name}_{}", target.replace('-', "_"));
         let mut value = std::env::var_os(&name).unwrap_or(value.into());
         value.push(always);

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cargo::{self, WASM};
-use crate::{Done, clients, host, machine, passed_on, step, tidy};
+use crate::{Done, clients, dist, host, machine, passed_on, step, tidy};
 
 pub(crate) fn command(arguments: &[OsString]) -> Done {
     let filter = passed_on(arguments);
@@ -18,11 +20,13 @@ pub(crate) fn command(arguments: &[OsString]) -> Done {
 pub(crate) fn soak(arguments: &[OsString]) -> Done {
     let filter = passed_on(arguments);
     let filter = if filter.is_empty() { &["soak".into()] } else { filter };
-    run(&[TESTS_OF_THE_PLUGINS, BUILD, CLIENTS, TESTS], filter, Tally { soak: true, ..Tally::default() })
+    run(&[CLIENTS, TESTS_OF_THE_PLUGINS, BUILD, TESTS], filter, Tally { soak: true, ..Tally::default() })
 }
 
 fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
     machine::check()?;
+    // What waits for the network does so while others compute.
+    tally.clients = Some(std::thread::spawn(clients::provide));
     let failed = steps.iter().find(|step| !step.run(&mut tally, filter));
     tally.times.iter().for_each(|(step, time)| eprintln!("{:>7.1} s  {step}", time.as_secs_f64()));
     let missing = tally.sum_up_not_tried(std::env::var_os("CI").is_some_and(|set| !set.is_empty()));
@@ -36,7 +40,7 @@ fn run(steps: &[Step], filter: &[OsString], mut tally: Tally) -> Done {
 }
 
 /// What CI may lack: what a fresh machine lacks, and nothing for which a test could be done without it.
-const CI_MAY_LACK: &[&str] = &[];
+const CI_MAY_LACK: &[&str] = &["aarch64-linux-gnu-gcc", "x86_64-linux-gnu-gcc"];
 
 /// One check. The next one runs only if it held.
 struct Step {
@@ -50,7 +54,8 @@ const BUILD: Step = Step { name: "build", check: |_, _| host::build().map(drop) 
 const CLIENTS: Step = Step {
     name: "clients",
     check: |tally, _| {
-        for (clients, why) in clients::provide() {
+        let provided = tally.clients.take().and_then(|clients| clients.join().ok()).ok_or("fetching clients broke down")?;
+        for (clients, why) in provided {
             eprintln!("{clients}: {why}");
             tally.not_tried.entry(clients).or_default().insert(why);
         }
@@ -68,12 +73,13 @@ const TESTS_OF_THE_PLUGINS: Step = Step {
 const ALL: &[Step] = &[
     Step { name: "format", check: |_, _| format() },
     Step { name: "tidy", check: |_, _| tidy::check() },
+    Step { name: "locks", check: |_, _| locks() },
     Step { name: "clippy of the plugins", check: |_, _| clippy_of_the_plugins() },
     CLIENTS,
     TESTS_OF_THE_PLUGINS,
     Step { name: "examples", check: |tally, _| examples(tally) },
     BUILD,
-    Step { name: "clippy", check: |_, _| clippy() },
+    Step { name: "what is handed out", check: |tally, _| handed_out(tally) },
     Step { name: "documentation", check: |_, _| documentation() },
     TESTS,
 ];
@@ -98,6 +104,14 @@ impl Step {
 fn format() -> Result<(), String> {
     step::run("cargo fmt", cargo::host("fmt").args(["--all", "--check"]))?;
     step::run("cargo fmt of the plugins", cargo::guests("fmt").args(["--all", "--check"]))
+}
+
+/// The versions of all dependencies are fixed: what is handed out, and who installs from sources, takes these and no other.
+fn locks() -> Result<(), String> {
+    for folder in [cargo::root().to_owned(), cargo::plugins()].into_iter().chain(cargo::examples()?) {
+        step::run("cargo update", cargo::cargo(&folder, "update").args(["--workspace", "--locked", "--quiet"]))?;
+    }
+    Ok(())
 }
 
 /// Both as the tests see them and as they ship: code for wasm only is invisible to a native build.
@@ -125,8 +139,32 @@ fn examples(tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-fn clippy() -> Result<(), String> {
-    step::run("clippy", cargo::host("clippy").args(["--workspace", "--all-targets", "--", "-D", "warnings"]))
+/// The host as `cargo xtask dist` builds it, up to where machine code would be made: clippy goes through all code for that target, and C is
+/// compiled. What is left to go wrong there is the linker's.
+fn handed_out(tally: &mut Tally) -> Result<(), String> {
+    let target = dist::target();
+    machine::provide(&target)?;
+    let paths = dist::Paths::of_this_machine(&target)?;
+    let mut clippy = cargo::host("clippy");
+    dist::with_c_compiler(&mut clippy, &target, "cc", &paths);
+    step::run("clippy", clippy.args(["--workspace", "--all-targets", "--target", &target, "--", "-D", "warnings"]))?;
+    paths.are_absent_from_c_of(&target)?;
+    paths.are_those_of_sources_in(&cargo::target().join("debug/berth"))?;
+    other_machine(tally, &paths)
+}
+
+/// The same for the other kind of machine, where there is a C compiler for it.
+fn other_machine(tally: &mut Tally, paths: &dist::Paths) -> Result<(), String> {
+    let other = if std::env::consts::ARCH == "x86_64" { "aarch64" } else { "x86_64" };
+    let (target, compiler) = (format!("{other}-unknown-linux-musl"), format!("{other}-linux-gnu-gcc"));
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        tally.not_tried.entry(compiler).or_default().insert(format!("cargo check for {target}"));
+        return Ok(());
+    }
+    machine::provide(&target)?;
+    let mut check = cargo::host("check");
+    dist::with_c_compiler(&mut check, &target, &compiler, paths);
+    step::run("cargo check", check.args(["--package", "berth-cli", "--target", &target]))
 }
 
 fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
@@ -137,21 +175,23 @@ fn tests(tally: &mut Tally, filter: &[OsString]) -> Result<(), String> {
 
 /// The library's documentation: every link in it leads somewhere.
 fn documentation() -> Result<(), String> {
+    // All of them, for the target that clippy has looked at: another selection would have every dependency checked once more.
+    let target = dist::target();
     let mut command = cargo::host("doc");
-    command.env("RUSTDOCFLAGS", "-D warnings").args(["--no-deps"]);
-    for library in ["berth-contract", "berth-policy", "berth-system", "berth-runtime", "berth-host"] {
-        command.args(["--package", library]);
-    }
+    dist::with_c_compiler(&mut command, &target, "cc", &dist::Paths::of_this_machine(&target)?);
+    command.env("RUSTDOCFLAGS", "-D warnings").args(["--workspace", "--lib", "--no-deps", "--target", &target]);
     step::run("cargo doc", &mut command)
 }
 
 /// What the test programs have reported.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Default)]
 struct Tally {
     passed: u64,
     failed: u64,
     /// What this machine lacks, and for each the tests that leave something out for that, or what else became of it.
     not_tried: BTreeMap<String, BTreeSet<String>>,
+    /// Which clients can't be had, and why, once that is known.
+    clients: Option<JoinHandle<Vec<(String, String)>>>,
     /// Whether tests are to try all that they know, however long that takes.
     soak: bool,
     /// How long each step took.
@@ -161,6 +201,11 @@ struct Tally {
 impl Tally {
     /// Runs test programs, passes on what they print, and counts.
     fn run(&mut self, what: &str, command: &mut Command) -> Result<(), String> {
+        // A thread that waits, for an end of time or for a server, leaves its core to another test.
+        if std::env::var_os("RUST_TEST_THREADS").is_none() {
+            let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            command.env("RUST_TEST_THREADS", (2 * cores).to_string());
+        }
         if self.soak {
             command.env("BERTH_SOAK", "1");
         }
@@ -227,7 +272,7 @@ mod tests {
         for line in printed.lines() {
             tally.count(line);
         }
-        assert_eq!(tally, Tally { passed: 5, failed: 1, ..Tally::default() });
+        assert_eq!((tally.passed, tally.failed), (5, 1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What has to hold of what is handed out, tried on the thing itself.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -123,7 +124,17 @@ pub(crate) fn fresh_folder(name: &str) -> Result<PathBuf, String> {
 
 /// Whether a program names a loader: a program header of the type `PT_INTERP`. Nothing where it is no program for 64 bits, lowest byte first.
 fn interpreter(elf: &[u8]) -> Option<bool> {
-    const PT_INTERP: u64 = 3;
+    Some(headers(elf)?.iter().any(|(kind, _)| *kind == 3))
+}
+
+/// What of a program is in memory when it runs, without what only a debugger reads. Nothing where it is no such program.
+pub(super) fn loaded(elf: &[u8]) -> Option<Vec<&[u8]>> {
+    let loaded = headers(elf)?.into_iter().filter(|(kind, _)| *kind == 1);
+    loaded.map(|(_, bytes)| elf.get(bytes)).collect()
+}
+
+/// The program headers: the type of each (`PT_LOAD` is 1, `PT_INTERP` 3), and where the bytes are that it is about.
+fn headers(elf: &[u8]) -> Option<Vec<(u64, Range<usize>)>> {
     let number = |at: usize, bytes: usize| -> Option<u64> {
         let bytes = elf.get(at..at.checked_add(bytes)?)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -132,13 +143,17 @@ fn interpreter(elf: &[u8]) -> Option<bool> {
         return None;
     }
     let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    let kinds: Option<Vec<u64>> = (0..count).map(|index| number(usize::try_from(table + index * size).ok()?, 4)).collect();
-    Some(kinds?.contains(&PT_INTERP))
+    let header = |index: u64| {
+        let at = usize::try_from(table + index * size).ok()?;
+        let (from, length) = (usize::try_from(number(at + 8, 8)?).ok()?, usize::try_from(number(at + 32, 8)?).ok()?);
+        Some((number(at, 4)?, from..from.checked_add(length)?))
+    };
+    (0..count).map(header).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::interpreter;
+    use super::{interpreter, loaded};
 
     #[test]
     fn a_loader_is_found() {
@@ -152,6 +167,10 @@ mod tests {
         elf[64 + 56] = 3;
         assert_eq!(interpreter(&elf), Some(true));
         assert_eq!(interpreter(&elf[..100]), None);
+        elf[64] = 1;
+        elf[64 + 8] = 10;
+        elf[64 + 32] = 5;
+        assert_eq!(loaded(&elf), Some(vec![&elf[10..15]]));
         assert_eq!(interpreter(b"#!/bin/sh\n"), None);
     }
 }
