@@ -49,9 +49,14 @@ impl Blocklist {
     /// The entry that a command comes under: one that it certainly does, else one that it may.
     pub(crate) fn find(&self, command: &Command) -> Option<Blocked<'_>> {
         let mut perhaps = None;
+        // Whether the command has gone to the root directory, or home: `cd / && rm -rf *`.
+        let mut at_root = false;
         for program in &command.programs {
+            if matches!(program.name.as_str(), "cd" | "pushd") {
+                at_root = leads_to_the_root(&program.arguments);
+            }
             for entry in &self.0 {
-                let certain = entry.covers(&program.name, &program.arguments);
+                let certain = entry.covers(&program.name, &program.arguments, at_root);
                 // A program that isn't known may start what its arguments name.
                 let named = || entry.is_among(&program.name, &program.arguments).then_some(false);
                 let Some(certain) = certain.or_else(named) else { continue };
@@ -78,7 +83,7 @@ impl Entry {
     }
 
     /// Whether the command comes under the entry, and whether that is certain.
-    fn covers(&self, program: &str, arguments: &[Word]) -> Option<bool> {
+    fn covers(&self, program: &str, arguments: &[Word], at_root: bool) -> Option<bool> {
         let (name, rest) = self.words.split_first()?;
         // `mkfs.ext4` is one of those, `sudo.sh` is somebody's script.
         let of_a_kind = |kind: &str| kind.strip_prefix('.').is_some_and(|kind| !SCRIPTS.contains(&kind));
@@ -87,7 +92,7 @@ impl Entry {
             return None;
         }
         if self.words == ["rm", "-rf", "/"] {
-            return removes_the_root(arguments);
+            return removes_the_root(arguments, at_root);
         }
         let mut certain = true;
         let mut arguments = arguments.iter();
@@ -111,8 +116,16 @@ fn fits(argument: &str, word: &str, begins: bool) -> Option<bool> {
     (word.starts_with(before) && (begins || word.ends_with(after))).then_some(false)
 }
 
+/// Whether `cd` goes to the root directory, or home.
+fn leads_to_the_root(arguments: &[Word]) -> bool {
+    let Some(target) = arguments.iter().find(|word| !word.text.starts_with('-') || word.text == "-") else { return true };
+    let raw = target.raw.trim_matches('"').trim_end_matches('/');
+    let root = target.text.starts_with('/') && target.text.split('/').all(|part| matches!(part, "" | "." | ".."));
+    root || matches!(raw, "~" | "$HOME" | "${HOME}")
+}
+
 /// `rm` of everything, however it is written, and of the folders where git keeps its working trees.
-fn removes_the_root(arguments: &[Word]) -> Option<bool> {
+fn removes_the_root(arguments: &[Word], at_root: bool) -> Option<bool> {
     let is_option = |word: &&Word| word.text.starts_with('-') && word.text.len() > 1;
     let recursive = |text: &str| !text.starts_with("--") && text.contains(['r', 'R']) || "--recursive".starts_with(text) && text.len() > 3;
     let options = arguments.iter().filter(is_option);
@@ -133,7 +146,8 @@ fn removes_the_root(arguments: &[Word]) -> Option<bool> {
         }
         let plain = depth == 0;
         let open = target.text.contains(UNKNOWN);
-        if plain && !open && known.starts_with('/') || known == "~" || known == "~/" || known == "~/*" || known.contains(".git/worktrees") {
+        let everything = known.starts_with('/') || at_root;
+        if plain && !open && everything || known == "~" || known == "~/" || known == "~/*" || known.contains(".git/worktrees") {
             return Some(true);
         }
         if plain && open {

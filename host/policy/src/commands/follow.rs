@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::calculated::{CALCULATED, Rule, Variables, holds};
 use super::grammar::{MAX_STEPS, Part, Redirect, TOO_MUCH, parse};
 use super::programs::{self, SHELLS};
 use super::variables::{self, Sets};
@@ -60,6 +61,7 @@ pub(super) struct Reading {
     pub(super) bomb: bool,
     /// The command whose output the text's output is, and whether nothing else writes there.
     pub(super) last: Option<(Part, bool)>,
+    variables: Variables,
     todo: VecDeque<Todo>,
     work: usize,
     /// What the parser may still take.
@@ -85,6 +87,9 @@ impl Reading {
                 Todo::Script { text, depth } => reading.read(&text, depth),
                 Todo::Words { words, depth, certain } => reading.follow(&words, depth, certain),
             }
+        }
+        if !reading.variables.are_known() {
+            reading.unclear(CALCULATED);
         }
         reading
     }
@@ -153,7 +158,7 @@ impl Reading {
         if text.contains('\0') {
             self.unclear("a zero byte stands in it");
         }
-        let parsed = parse(text, &mut self.steps);
+        let parsed = parse(text, &mut self.steps, &mut self.variables);
         self.substitutes |= parsed.substitutes;
         self.bomb |= parsed.bomb;
         parsed.assigned.iter().for_each(|(name, value)| self.sets(name, value, depth));
@@ -188,6 +193,8 @@ impl Reading {
 
     /// A variable that is set: some are commands, and some have programs do something else.
     fn sets(&mut self, name: &str, value: &Word, depth: usize) {
+        let raw = value.raw.strip_prefix(name).and_then(|raw| raw.strip_prefix("+=").or_else(|| raw.strip_prefix('=')));
+        self.variables.sets(name, raw.unwrap_or(&value.raw));
         match variables::sets(name, value) {
             Sets::Nothing => {}
             Sets::Command => self.evaluated(std::slice::from_ref(value), depth),
@@ -276,48 +283,86 @@ impl Reading {
             }
             "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
             "." | "source" => {}
-            "eval" => self.evaluated(arguments, depth),
+            "eval" if holds(Rule::Eval) => self.evaluated(arguments, depth),
             "trap" if first.is_some_and(|word| word.text == "-" || word.text == "-p" || word.text == "-l") => {}
-            "trap" => self.evaluated(arguments.get(..1).unwrap_or_default(), depth),
+            "trap" if holds(Rule::Trap) => self.evaluated(arguments.get(..1).unwrap_or_default(), depth),
             "alias" => {
-                for word in arguments {
-                    if let Some((_, value)) = word.text.split_once('=') {
+                for (name, value, word) in arguments.iter().filter_map(pair) {
+                    self.variables.defines(name);
+                    if holds(Rule::Alias) {
                         self.evaluated(&[Word { text: value.to_owned(), ..word.clone() }], depth);
                     }
                 }
             }
             "hash" if arguments.iter().any(|word| word.text.starts_with("-p")) => self.unclear("it has a name stand for another program"),
             "enable" if arguments.iter().any(|word| word.text.starts_with("-f")) => self.unclear("it loads a command from a file"),
+            "jobs" if first.is_some_and(|word| word.text == "-x" || word.open) && holds(Rule::Jobs) => {
+                self.words(&arguments[1..], depth + 1, certain);
+            }
             "mapfile" | "readarray" | "complete" | "compgen" => {
-                let at = arguments.iter().position(|word| word.text.starts_with("-C"));
-                if let Some(at) = at {
-                    match arguments[at].text.strip_prefix("-C") {
-                        Some("") => self.evaluated(arguments.get(at + 1..at + 2).unwrap_or_default(), depth),
-                        Some(script) => self.script(script.to_owned(), depth + 1),
-                        None => {}
+                let after = |option: &str| {
+                    let at = arguments.iter().position(|word| word.text.starts_with(option))?;
+                    match arguments[at].text.strip_prefix(option)? {
+                        "" => arguments.get(at + 1).cloned(),
+                        script => Some(Word { text: script.to_owned(), ..arguments[at].clone() }),
+                    }
+                };
+                if let Some(script) = after("-C").filter(|_| holds(Rule::Callback)) {
+                    self.evaluated(&[script], depth);
+                }
+                // Its words are expanded once more.
+                let evaluated = |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
+                if name == "compgen" && after("-W").as_ref().is_some_and(evaluated) && holds(Rule::Words) {
+                    self.unclear(EVALUATED);
+                }
+                if matches!(name, "mapfile" | "readarray") {
+                    arguments.iter().filter(|word| !word.text.starts_with('-')).for_each(|word| self.variables.fills(&word.raw));
+                }
+            }
+            "let" if holds(Rule::Let) => arguments.iter().for_each(|word| self.variables.calculates(&word.raw)),
+            "test" | "[" => self.variables.tests(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
+            "declare" | "typeset" | "local" | "export" | "readonly" => {
+                self.variables.declares(name, arguments);
+                for (name, value, word) in arguments.iter().filter_map(pair) {
+                    self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
+                }
+            }
+            "unset" if holds(Rule::UnsetName) => {
+                arguments.iter().filter(|word| !word.text.starts_with('-')).for_each(|word| self.variables.named(&word.raw));
+            }
+            "read" => {
+                if holds(Rule::ReadName) {
+                    read_names(arguments).for_each(|word| self.variables.named(&word.raw));
+                }
+                read_names(arguments).for_each(|word| self.variables.fills(&word.raw));
+                if arguments.iter().any(|word| variables::matters(&word.text)) {
+                    self.unclear(EVALUATED);
+                }
+            }
+            "printf" | "wait" => {
+                let option = if name == "printf" { "-v" } else { "-p" };
+                let rule = if name == "printf" { Rule::PrintfName } else { Rule::WaitName };
+                // What isn't known may be the option with its name; behind other letters, it would have to end in an index.
+                let first = arguments.first().filter(|word| word.text.starts_with(UNKNOWN));
+                if first.is_some_and(|word| word.splits || word.text.ends_with([UNKNOWN, ']'])) && holds(rule) {
+                    self.variables.calculates(&arguments[0].raw);
+                }
+                let at = arguments.iter().position(|word| word.text.starts_with(option));
+                let target = at.and_then(|at| match arguments[at].raw.trim_start_matches(['"', '\'']).trim_start_matches(option) {
+                    "" => arguments.get(at + 1).map(|word| word.raw.as_str()),
+                    attached => Some(attached),
+                });
+                if let Some(target) = target {
+                    if holds(rule) {
+                        self.variables.named(target);
+                    }
+                    self.variables.fills(target);
+                    if variables::matters(target.trim_matches(['"', '\''])) {
+                        self.unclear(EVALUATED);
                     }
                 }
             }
-            "let" | "declare" | "typeset" | "local" | "export" | "readonly" | "unset" | "read" | "printf" | "test" | "[" | "[["
-            | "wait" | "getopts" => {
-                // The index of a list is calculated, and what it holds started.
-                let indexed = |word: &Word| word.text.contains('[') && (word.text.contains("$(") || word.text.contains('`'));
-                if name != "printf" && arguments.iter().any(indexed)
-                    || name == "printf" && arguments.windows(2).any(|pair| pair[0].text.starts_with("-v") && indexed(&pair[1]))
-                {
-                    self.unclear(EVALUATED);
-                }
-                let sets = arguments.iter().filter_map(|word| word.text.split_once('=').map(|(name, value)| (name, value, word)));
-                if !matches!(name, "test" | "[" | "[[" | "let") {
-                    sets.for_each(|(name, value, word)| self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth));
-                }
-                let target = if name == "printf" { "-v" } else { "" };
-                if matches!(name, "read" | "printf")
-                    && arguments.iter().any(|word| variables::matters(word.text.trim_start_matches(target)))
-                {
-                    self.unclear(EVALUATED);
-                }
-            }
+            "getopts" => arguments.get(1).into_iter().for_each(|word| self.variables.fills(&word.raw)),
             "find" | "fd" | "fdfind" => {
                 let marks = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
                 for (at, word) in arguments.iter().enumerate() {
@@ -416,6 +461,23 @@ impl Reading {
         }
         self.unclear(ELSEWHERE);
     }
+}
+
+/// `NAME=value`, taken apart, and the word that it is.
+fn pair(word: &Word) -> Option<(&str, &str, &Word)> {
+    word.text.split_once('=').map(|(name, value)| (name, value, word))
+}
+
+/// The variables that `read` sets.
+fn read_names(arguments: &[Word]) -> impl Iterator<Item = &Word> {
+    let mut is_value = false;
+    arguments.iter().filter(move |word| {
+        let was_value = std::mem::take(&mut is_value);
+        let is_option = !was_value && word.text.starts_with('-') && word.text.len() > 1;
+        // These take the next word; what `-a` takes is a name.
+        is_value = is_option && word.text.ends_with(['d', 'i', 'n', 'N', 'p', 't', 'u']) && !word.text.starts_with("--");
+        !was_value && !is_option
+    })
 }
 
 fn raw(words: &[Word]) -> String {

@@ -5,8 +5,11 @@
 //! that parts them, and a document has to end where a shell ends it. Where that isn't so, or where it says itself that it can't read
 //! something, what is found counts all the same, and the text is unclear.
 
+mod evaluated;
+
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
+use super::calculated::{Rule, Variables, holds};
 use super::document;
 use super::last;
 use super::word::{DISPUTED, Word, expands, word};
@@ -123,8 +126,9 @@ const KNOWN: [&str; 59] = [
     "word",
 ];
 
-/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off.
-pub(super) fn parse(source: &str, steps: &mut usize) -> Parsed {
+/// Takes a text apart. `steps`: how many the parser may take; those that it took are taken off. `variables`: what is known of these, to which
+/// is added what the text does with them.
+pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) -> Parsed {
     let unreadable = |why| Parsed { unclear: Some(why), ..Parsed::default() };
     if COSTLY.iter().any(|(sign, most)| source.matches(sign).count() > *most) {
         return unreadable(TOO_MUCH);
@@ -143,16 +147,18 @@ pub(super) fn parse(source: &str, steps: &mut usize) -> Parsed {
         parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options))
     });
     let Some(tree) = tree else { return unreadable(TOO_MUCH) };
-    let mut walk = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
+    let mut walk = Walk::new(source);
+    walk.variables = std::mem::take(variables);
     let root = tree.root_node();
     walk.gap(&source[..root.start_byte()], None);
     walk.gap(&source[root.end_byte()..], None);
     walk.run(root);
     let last = last::node(root, source).and_then(|(node, alone)| {
-        let mut walk = Walk { source, parsed: Parsed::default(), above: Vec::new(), handled: None };
+        let mut walk = Walk::new(source);
         walk.command(node, &[], &[]);
         Some((walk.parsed.parts.pop()?, alone))
     });
+    *variables = walk.variables;
     Parsed { last, ..walk.parsed }
 }
 
@@ -163,9 +169,14 @@ struct Walk<'t> {
     above: Vec<&'t str>,
     /// The command that was noted already, with what stands behind its redirections.
     handled: Option<usize>,
+    variables: Variables,
 }
 
 impl<'t> Walk<'t> {
+    fn new(source: &'t str) -> Self {
+        Self { source, parsed: Parsed::default(), above: Vec::new(), handled: None, variables: Variables::default() }
+    }
+
     /// Visits every node, the outer ones first. No recursion: how deep a tree is, a text decides.
     fn run(&mut self, root: Node<'t>) {
         let mut cursor = root.walk();
@@ -227,8 +238,13 @@ impl<'t> Walk<'t> {
             "variable_assignment" if !matches!(above, "command" | "declaration_command" | "c_style_for_statement") => self.assignment(node),
             "arithmetic_expansion" | "c_style_for_statement" => self.arithmetic(node),
             "compound_statement" if self.text(node).starts_with("((") => self.arithmetic(node),
+            // Where a shell can, it calculates.
+            "subshell" if self.text(node).starts_with("((") && holds(Rule::Arithmetic) => self.unclear(DISPUTED),
             "test_command" => self.test(node),
             "function_definition" => self.function(node),
+            "for_statement" => self.for_each(node),
+            "subscript" => self.index(self.text(node)),
+            "array" => self.list(node),
             "expansion" => self.expansion(node),
             "comment" => self.comment(node),
             "regex" | "extglob_pattern" if !is_calm(self.text(node), above == "expansion") => self.unclear(DISPUTED),
@@ -480,60 +496,14 @@ impl<'t> Walk<'t> {
         self.parsed.assigned.extend(assigned);
     }
 
-    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where the brackets close.
-    fn arithmetic(&mut self, node: Node<'t>) {
-        let (mut texts, mut at) = (String::new(), node.start_byte());
-        let mut cursor = node.walk();
-        'all: loop {
-            let inner = cursor.node();
-            let body = node.kind() == "c_style_for_statement" && matches!(inner.kind(), "do_group" | "compound_statement");
-            if body {
-                texts.push_str(&self.source[at..inner.start_byte()]);
-                at = node.end_byte();
-                break;
-            }
-            let of_its_own = inner.id() != node.id()
-                && matches!(
-                    inner.kind(),
-                    "command_substitution" | "expansion" | "simple_expansion" | "string" | "arithmetic_expansion" | "process_substitution"
-                );
-            if of_its_own {
-                texts.push_str(self.source.get(at..inner.start_byte()).unwrap_or_default());
-                at = inner.end_byte();
-            } else if cursor.goto_first_child() {
-                continue;
-            }
-            while !cursor.goto_next_sibling() {
-                if !cursor.goto_parent() {
-                    break 'all;
-                }
-            }
-        }
-        texts.push_str(self.source.get(at..node.end_byte()).unwrap_or_default());
-        let is_loop = node.kind() == "c_style_for_statement";
-        let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
-        let inner = inner.trim_end().trim_end_matches(';').trim_end();
-        let inner =
-            inner.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")).or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
-        let calm = |c: char| c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c) || is_loop && c == ';';
-        let mut depth = 0_i32;
-        let balanced = inner.is_some_and(|inner| {
-            inner.chars().all(|c| {
-                depth += i32::from(c == '(') - i32::from(c == ')');
-                depth >= 0 && calm(c)
-            })
-        });
-        if !balanced || depth != 0 || texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#") {
-            self.unclear("it calculates in a form that shells may take for commands");
-        }
-    }
-
     /// `[ … ]` is a program like others, to which operators mean nothing; in `[[ … ]]` they compare.
     fn test(&mut self, node: Node<'t>) {
         let text = self.text(node);
         if text.starts_with("[[") {
-            return;
+            return self.condition(node);
         }
+        let words = self.words_of_test(node);
+        self.variables.tests(&words);
         let mut cursor = node.walk();
         'all: loop {
             let inner = cursor.node();
@@ -569,16 +539,18 @@ impl<'t> Walk<'t> {
         let (Some(name), Some(body)) = (node.child_by_field_name("name"), node.child_by_field_name("body")) else { return };
         let body: String = self.text(body).chars().filter(|c| !c.is_whitespace()).collect();
         self.parsed.bomb |= body.contains(&format!("{0}|{0}", self.text(name)));
+        self.variables.defines(self.text(name));
     }
 
     /// `${…}`: what stands in it beside what has nodes of its own.
     fn expansion(&mut self, node: Node<'t>) {
+        self.expanded(self.text(node));
         let mut at = node.start_byte() + 2;
         let inner_end = node.end_byte().saturating_sub(1);
         let mut calm = true;
         for child in node.children(&mut node.walk()) {
             // What it comes to is taken for a prompt, in which commands may stand.
-            if child.kind() == "P" {
+            if child.kind() == "P" && holds(Rule::Prompt) {
                 self.unclear("it evaluates a text that is only known when it runs");
             }
             let of_its_own = matches!(

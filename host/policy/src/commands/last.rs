@@ -2,6 +2,7 @@
 
 use tree_sitter::Node;
 
+use super::calculated::Variables;
 use super::grammar::{MAX_STEPS, Part, parse};
 use super::programs::SHELLS;
 use super::word::Word;
@@ -72,7 +73,7 @@ pub(super) fn line(part: &Part, mut alone: bool) -> Option<(String, bool)> {
         let (program, arguments) = words.split_first().filter(|(program, _)| !program.is_unknown())?;
         let name = program.text.rsplit('/').next().unwrap_or_default();
         if let Some(script) = script(name, arguments) {
-            let (part, inner) = parse(&script, &mut MAX_STEPS.clone()).last?;
+            let (part, inner) = parse(&script, &mut MAX_STEPS.clone(), &mut Variables::default()).last?;
             (words, alone) = (part.words, alone && inner);
             continue;
         }

@@ -7,6 +7,8 @@
 //! sandbox that it runs in. This says what a person is asked, and keeps what is blocked from being written down in so many words.
 
 mod blocklist;
+mod calculated;
+mod code;
 mod document;
 mod follow;
 mod grammar;

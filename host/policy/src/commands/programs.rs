@@ -1,6 +1,7 @@
 //! Programs that start another one by an option or a part of their text, and those that start none.
 
-use super::word::{Word, assigned};
+use super::code::{code, starts_programs};
+use super::word::{UNKNOWN, Word, assigned};
 
 /// Shells, whose `-c` takes a command.
 pub(super) const SHELLS: [&str; 12] = ["sh", "bash", "rbash", "zsh", "fish", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "pwsh"];
@@ -139,14 +140,25 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                 starts.unclear = Some("it has `sed` start a program");
             }
         }
-        "vim" | "vi" | "nvim" | "ex" | "ed" | "view" => {
+        // What these do, they read from their input; a restricted one starts nothing.
+        "ed" | "ex" if !arguments.iter().any(|word| ["-r", "--restricted"].contains(&word.text.as_str())) => {
+            starts.unclear = Some("it has an editor that reads its commands from elsewhere");
+        }
+        "less" | "more" => {
+            // `+!command`, among other commands of theirs.
+            if arguments.iter().any(|word| word.text.starts_with('+') && word.text.contains(['!', '|', UNKNOWN])) {
+                starts.unclear = Some("it has a pager start a program");
+            }
+        }
+        "gdb" | "lldb" | "rust-gdb" | "rust-lldb" => debugger(arguments, &mut starts),
+        "vim" | "vi" | "nvim" | "view" => {
             if arguments.iter().any(|word| word.text.contains('!') || word.text.contains("system(")) {
                 starts.unclear = Some("it has an editor start a program");
             }
         }
         _ => {
             if let Some(code) = code(name, arguments)
-                && (code.text == super::word::UNKNOWN.to_string() || starts_programs(name, &code.text))
+                && (code.text == UNKNOWN.to_string() || starts_programs(name, &code.text))
             {
                 starts.unclear = Some("it runs code that may start other programs");
             }
@@ -155,97 +167,48 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
     starts
 }
 
-/// The code that an interpreter is given among its arguments.
-pub(super) fn code<'w>(name: &str, arguments: &'w [Word]) -> Option<&'w Word> {
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let letters: &[&str] = match plain {
-        "python" | "pypy" | "ipython" => &["c"],
-        "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => &["e", "p", "pe", "-eval", "-print", "eval"],
-        "perl" | "ruby" | "jruby" => &["e", "E"],
-        "php" => &["r"],
-        "lua" | "luajit" | "osascript" | "Rscript" | "rscript" | "julia" | "elixir" | "groovy" => &["e", "-eval"],
-        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
-            let mut rest = arguments.iter();
-            while let Some(word) = rest.next() {
-                match word.text.as_str() {
-                    "-f" | "--file" => return None,
-                    "-F" | "-v" => drop(rest.next()),
-                    text if text.starts_with('-') && text.len() > 1 => {}
-                    _ => return Some(word),
-                }
-            }
-            return None;
-        }
-        _ => return None,
-    };
-    for (at, word) in arguments.iter().enumerate() {
-        let text = word.text.as_str();
-        let Some(option) = text.strip_prefix('-') else {
-            if text == "eval" && letters.contains(&"eval") {
-                return arguments.get(at + 1);
-            }
-            // A script in a file; its arguments are its own.
-            return None;
-        };
-        if option.starts_with('-') {
-            match option.split_once('=') {
-                Some((name, _)) if letters.contains(&name) => return Some(word),
-                None if letters.contains(&option) => return arguments.get(at + 1),
-                _ => continue,
-            }
-        }
-        // Of letters that stand together, the last takes the code, or what is written behind it.
-        if let Some(letter) = letters.iter().filter(|letter| letter.len() == 1).find(|letter| option.contains(**letter)) {
-            return if option.ends_with(letter) { arguments.get(at + 1) } else { Some(word) };
-        }
-    }
-    None
-}
-
-/// Whether code names a way to start a program, or hides what it names.
-fn starts_programs(name: &str, code: &str) -> bool {
-    let lower = code.to_lowercase();
-    let ways = [
-        "system",
-        "popen",
-        "subprocess",
-        "exec",
-        "spawn",
-        "child_process",
-        "fork",
-        "__import__",
-        "eval",
-        "base64",
-        "decode",
-        "getattr",
-        "importlib",
-        "ctypes",
-        "shell",
-        "\\x",
+/// What a debugger is told to do: the commands of its own that start nothing but what it looks into are few.
+fn debugger(arguments: &[Word], starts: &mut Starts) {
+    const OPTIONS: [&str; 12] =
+        ["-ex", "--ex", "-iex", "--iex", "-eval-command", "--eval-command", "-o", "--one-line", "-O", "-S", "-x", "-k"];
+    const HARMLESS: [&str; 22] = [
+        "bt",
+        "backtrace",
+        "thread",
+        "info",
+        "print",
+        "p",
+        "x",
+        "list",
+        "l",
+        "frame",
+        "f",
+        "up",
+        "down",
+        "quit",
+        "q",
+        "set",
+        "show",
+        "run",
+        "r",
+        "continue",
+        "c",
+        "break",
     ];
-    let found = if name.ends_with("awk") {
-        lower.contains("system") || lower.contains("getline") || awk_pipes(code) || lower.contains('@')
-    } else {
-        ways.iter().any(|way| lower.contains(way))
-    };
-    found
-        || code.contains('`') && !name.starts_with("python") && !name.starts_with("node")
-        || lower.contains("qx") && name.starts_with("perl")
-}
-
-/// Whether `awk` hands something to a program: `print | "sort"`.
-fn awk_pipes(code: &str) -> bool {
-    let mut rest = code;
-    while let Some((before, behind)) = rest.split_once('|') {
-        if !behind.starts_with('|')
-            && !before.ends_with('|')
-            && (behind.trim_start().starts_with('"') || behind.trim_start().starts_with('&'))
-        {
-            return true;
+    for (at, word) in arguments.iter().enumerate() {
+        let (option, attached) = word.text.split_once('=').map_or((word.text.as_str(), None), |(option, value)| (option, Some(value)));
+        if !OPTIONS.contains(&option) {
+            continue;
         }
-        rest = behind;
+        let command = attached.or_else(|| arguments.get(at + 1).map(|word| word.text.as_str())).unwrap_or_default().trim_start();
+        if let Some(script) =
+            command.strip_prefix("shell ").or_else(|| command.strip_prefix('!')).filter(|script| !script.contains(UNKNOWN))
+        {
+            starts.scripts.push(Word::plain(script));
+        } else if !HARMLESS.contains(&command.split_whitespace().next().unwrap_or_default()) || command.contains(['$', '(', '|', UNKNOWN]) {
+            starts.unclear = Some("it has a debugger do something that may start a program");
+        }
     }
-    false
 }
 
 /// Whether a script of `sed` starts a program: by the command `e`, or the flag `e` of a replacement.

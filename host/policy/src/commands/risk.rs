@@ -1,5 +1,6 @@
 //! What a command may break, whether what it does can be undone, and whether it needs the network.
 
+use super::code;
 use super::follow::Program;
 use super::grammar::{Redirect, is_harmless};
 use super::word::Word;
@@ -28,56 +29,108 @@ impl Risk {
 }
 
 const HIGH: &[&str] = &[
+    "addgroup",
+    "adduser",
+    "blkdiscard",
+    "cfdisk",
+    "chattr",
+    "chfn",
+    "chgrp",
     "chmod",
     "chown",
-    "chgrp",
+    "chpasswd",
+    "chsh",
+    "crontab",
+    "cryptsetup",
     "curl",
     "dd",
+    "debugfs",
+    "delgroup",
+    "deluser",
     "doas",
+    "e2fsck",
+    "ebtables",
+    "efibootmgr",
     "fdisk",
     "firewall-cmd",
+    "fsck",
     "ftp",
+    "gdisk",
+    "gpasswd",
     "groupadd",
     "groupdel",
+    "grub-install",
     "halt",
+    "hdparm",
+    "init",
+    "initctl",
     "insmod",
+    "ip6tables",
     "iptables",
+    "iptables-restore",
     "kexec",
+    "losetup",
+    "lvremove",
+    "mdadm",
+    "mkdosfs",
+    "mke2fs",
+    "mkntfs",
     "mkswap",
     "modprobe",
     "mount",
     "nc",
     "ncat",
     "netcat",
+    "newusers",
     "nft",
+    "nvme",
     "parted",
     "passwd",
+    "pivot_root",
     "pkexec",
     "poweroff",
+    "pvremove",
+    "rc-service",
+    "rc-update",
     "reboot",
+    "resize2fs",
     "rm",
     "rmmod",
+    "rtcwake",
+    "run0",
     "scp",
     "setcap",
+    "setenforce",
+    "setfacl",
+    "setfattr",
     "sfdisk",
     "sftp",
+    "sgdisk",
     "shred",
     "shutdown",
     "ssh",
     "su",
     "sudo",
     "swapoff",
+    "swapon",
     "systemctl",
+    "telinit",
     "telnet",
+    "tune2fs",
     "ufw",
     "umount",
+    "update-grub",
+    "update-rc.d",
     "useradd",
     "userdel",
     "usermod",
+    "vgremove",
+    "vipw",
     "visudo",
     "wget",
     "wipefs",
-    "crontab",
+    "xfs_repair",
+    "zpool",
 ];
 
 /// What these delete is seldom on this machine, and nobody else has it.
@@ -90,12 +143,17 @@ const OUT_THERE: &[&str] = &[
     "mariadb",
     "mongosh",
     "mysql",
+    "cqlsh",
+    "etcdctl",
+    "mysqladmin",
     "psql",
     "pulumi",
+    "redis-cli",
     "sqlcmd",
     "sqlite3",
     "terraform",
     "tofu",
+    "valkey-cli",
 ];
 
 const MEDIUM: &[&str] = &[
@@ -135,12 +193,15 @@ const GIT: &[&str] = &[
     "config",
     "filter-branch",
     "filter-repo",
+    "gc",
     "init",
     "merge",
     "mv",
+    "prune",
     "pull",
     "push",
     "rebase",
+    "reflog",
     "reset",
     "restore",
     "revert",
@@ -157,6 +218,7 @@ const GIT: &[&str] = &[
 const GIT_LOOKS: &[(&str, &[&str])] = &[
     ("branch", &["-a", "-r", "-v", "-vv", "--all", "--list", "-l", "--show-current", "--contains", "--merged", "--no-merged"]),
     ("config", &["--get", "--get-all", "--list", "-l", "--show-origin", "get", "list"]),
+    ("reflog", &["show", "list", "exists"]),
     ("stash", &["list", "show"]),
     ("submodule", &["status", "summary", "foreach"]),
     ("tag", &["-l", "--list", "-n", "--contains", "--points-at"]),
@@ -205,12 +267,30 @@ fn has_option(arguments: &[Word], letters: &[char], long: &[&str]) -> bool {
     })
 }
 
+/// Whether a word has a letter among its short options.
+fn is_short(word: &Word, letter: char) -> bool {
+    word.text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+}
+
 /// The risk of a program with its arguments.
 pub(super) fn risk(program: &Program, whole: &str) -> Risk {
     let Program { name, arguments, .. } = program;
     let has = |word: &str| arguments.iter().any(|argument| argument.text == word);
     let out_there = OUT_THERE.contains(&name.as_str()) && destroys(program, whole).is_some();
-    if HIGH.contains(&name.as_str()) || name == "mkfs" || name.starts_with("mkfs.") || out_there {
+    // These show as well.
+    let machine = match name.as_str() {
+        "sysctl" => {
+            arguments.iter().any(|word| word.text.contains('=') || is_short(word, 'w') || is_short(word, 'p') || word.text == "--system")
+        }
+        "service" => !arguments.is_empty() && !takes(arguments, &["status", "--status-all", "--help", "--version"]),
+        "date" | "timedatectl" | "hostnamectl" | "localectl" => arguments
+            .iter()
+            .any(|word| word.text.starts_with("set-") || is_short(word, 's') && name == "date" || word.text.starts_with("--set")),
+        "loginctl" => takes(arguments, &["terminate-session", "terminate-user", "kill-session", "kill-user"]),
+        _ => false,
+    };
+    let deletes_by_code = code::deletes(name, arguments);
+    if HIGH.contains(&name.as_str()) || name == "mkfs" || name.starts_with("mkfs.") || out_there || machine || deletes_by_code {
         return Risk::High;
     }
     let deletes = matches!(name.as_str(), "find" | "fd") && takes(arguments, &["-delete", "-fprint", "-fprintf", "-fls"]);
@@ -256,7 +336,8 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
     let takes = |words: &[&str]| takes(arguments, words);
     match name.as_str() {
         "rm" | "unlink" | "rmdir" => Some("it deletes files"),
-        "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" => Some("it overwrites a disk or a file"),
+        "shred" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "mke2fs" | "mkntfs" | "mkdosfs" | "blkdiscard" | "sgdisk"
+        | "gdisk" => Some("it overwrites a disk or a file"),
         "dd" if arguments.iter().any(|word| word.text.starts_with("of=")) => Some("it overwrites a disk or a file"),
         "truncate" => Some("it cuts files off"),
         "find" | "fd" if takes(&["-delete"]) => Some("it deletes files"),
@@ -272,7 +353,7 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
         "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => Some("it deletes what was set up"),
         "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => Some("it takes back what was published"),
         name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
-        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach" => {
+        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach" | "cqlsh" => {
             let lower = whole.to_lowercase();
             let words: Vec<&str> = lower.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).collect();
             let pairs = [("drop", "table"), ("drop", "database"), ("drop", "schema"), ("truncate", "table"), ("delete", "from")];
@@ -281,6 +362,18 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
                 || lower.contains("dropdatabase");
             found.then_some("it deletes what a database holds")
         }
+        "redis-cli" | "valkey-cli" => {
+            let upper: Vec<String> = arguments.iter().map(|word| word.text.to_uppercase()).collect();
+            let ends = ["FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "RESTORE", "SWAPDB"];
+            upper
+                .iter()
+                .flat_map(|text| text.split_whitespace())
+                .any(|word| ends.contains(&word))
+                .then_some("it deletes what a database holds")
+        }
+        "etcdctl" if takes(&["del"]) => Some("it deletes what a database holds"),
+        "mysqladmin" if takes(&["drop"]) => Some("it deletes what a database holds"),
+        name if code::deletes(name, arguments) => Some("it deletes files"),
         "dropdb" => Some("it deletes what a database holds"),
         _ => None,
     }
@@ -304,6 +397,11 @@ fn git_destroys(arguments: &[Word]) -> Option<&'static str> {
         "branch" if has_option(rest, &['D'], &["--delete"]) => Some("it deletes a branch"),
         "rm" if !takes(&["--cached"]) => Some("it deletes files"),
         "worktree" if takes(&["remove", "prune"]) => Some("it deletes files"),
+        "reflog" if takes(&["expire", "delete"]) => Some("it drops what no branch leads to any more"),
+        "prune" => Some("it drops what no branch leads to any more"),
+        "gc" if rest.iter().any(|word| word.text.starts_with("--prune=")) => Some("it drops what no branch leads to any more"),
+        "update-ref" if takes(&["-d"]) => Some("it deletes a branch"),
+        "tag" if has_option(rest, &['d'], &["--delete"]) => Some("it deletes a tag"),
         "filter-branch" | "filter-repo" => Some("it writes the history anew"),
         _ => None,
     }

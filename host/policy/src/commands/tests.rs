@@ -1,5 +1,7 @@
 //! What commands are taken for, table by table.
 
+mod judge;
+
 use super::*;
 
 fn blocklist() -> Blocklist {

@@ -1,5 +1,6 @@
 //! Variables that have programs run something else, or something more.
 
+use super::calculated::{Rule, holds};
 use super::word::Word;
 
 /// What comes of setting a variable.
@@ -63,10 +64,29 @@ pub(super) fn sets(name: &str, value: &Word) -> Sets {
     if COMMANDS.contains(&name) {
         return if value.text.is_empty() { Sets::Nothing } else { Sets::Command };
     }
-    if matches!(name, "PS0" | "PS1" | "PS2" | "PS4") && (evaluates || value.is_unknown()) || value.text.contains('[') && evaluates {
+    let prompts = match name {
+        "PS0" | "PS1" | "PS2" => evaluates || value.is_unknown(),
+        "PS4" => holds(Rule::Trace) && is_evaluated(value),
+        _ => false,
+    };
+    if prompts || value.text.contains('[') && evaluates && name != "PS4" {
         return Sets::Unclear("a text in it is evaluated where it is used");
     }
     Sets::Nothing
+}
+
+/// Whether `set -x` would start something by a prompt: a command in it, or one in what a variable holds.
+fn is_evaluated(prompt: &Word) -> bool {
+    let text = prompt.text.as_str();
+    let index = text.split('[').skip(1).any(|index| !index.starts_with(|c: char| c.is_ascii_digit()));
+    let name =
+        text.split("${").skip(1).any(|inner| inner.starts_with('!') || inner.split('}').next().is_some_and(|inner| inner.contains('@')));
+    let slice = text.split("${").skip(1).any(|inner| inner.split_once(':').is_some_and(|(_, more)| !more.starts_with(['+', '-'])));
+    prompt.is_unknown()
+        || text.contains("$(")
+        || text.contains('`')
+        || text.contains("$[")
+        || text.contains('$') && (index || name || slice)
 }
 
 /// Whether the folders of programs are those that there were, and behind them others: what was found is found as before.

@@ -47,6 +47,7 @@ const WRAPPERS: &[Wrapper] = &[
         words: 0,
         assignments: true,
     },
+    wrapper("run0", &["-u", "-g", "-D", "--user", "--group", "--chdir", "--setenv", "--unit", "--nice"], &["--pipe", "--pty", "--*="], 0),
     wrapper("doas", &["-u", "-C"], &["-n", "-s", "-L"], 0),
     wrapper("command", &[], &["-p"], 0),
     wrapper("builtin", &[], &[], 0),
@@ -56,7 +57,14 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("nohup", &[], &[], 0),
     wrapper("setsid", &[], &["-c", "-f", "-w", "--ctty", "--fork", "--wait"], 0),
     wrapper("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"], &[], 0),
-    wrapper("time", &["-f", "-o", "--format", "--output"], &["-p", "-v", "-a", "-q", "--verbose", "--portability", "--append"], 0),
+    // The shell's own word, behind which variables may be set.
+    Wrapper {
+        name: "time",
+        values: &["-f", "-o", "--format", "--output"],
+        flags: &["-p", "-v", "-a", "-q", "--verbose", "--portability", "--append"],
+        words: 0,
+        assignments: true,
+    },
     wrapper("timeout", &["-s", "-k", "--signal", "--kill-after"], &["-v", "-p", "-f", "--verbose", "--foreground", "--preserve-status"], 1),
     wrapper("chrt", &["-T", "-P", "-D"], &["-f", "-r", "-o", "-b", "-i", "-v"], 1),
     wrapper("taskset", &[], &["-a", "-c"], 1),
@@ -177,7 +185,7 @@ pub(super) fn named(name: &str) -> Option<&'static Wrapper> {
 impl Wrapper {
     /// Whether it starts something even where no command is named: a shell, or what is handed to it on its input.
     pub(super) fn may_start_unnamed(&self) -> bool {
-        ["chroot", "dbus-run-session", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "ssh", "sudo", "systemd-run", "unshare"]
+        ["chroot", "dbus-run-session", "doas", "fakeroot", "nsenter", "parallel", "pkexec", "run0", "ssh", "sudo", "systemd-run", "unshare"]
             .contains(&self.name)
     }
 

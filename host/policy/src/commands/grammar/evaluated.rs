@@ -1,0 +1,223 @@
+//! Where the grammar of bash has texts that bash evaluates beside its commands. What they may come to is decided in `calculated`.
+
+use tree_sitter::Node;
+
+use super::super::calculated::{CALCULATED, Rule, holds, is_name};
+use super::super::word::{DISPUTED, Word, word};
+use super::{Walk, is_word};
+
+/// Operators of `[[ … ]]` that calculate what stands on both sides.
+const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+
+impl<'t> Walk<'t> {
+    /// `((…))` and `$((…))`: which it is, and not a command in brackets in brackets, hangs on where the brackets close.
+    pub(super) fn arithmetic(&mut self, node: Node<'t>) {
+        let (mut texts, mut at) = (String::new(), node.start_byte());
+        let mut cursor = node.walk();
+        'all: loop {
+            let inner = cursor.node();
+            let body = node.kind() == "c_style_for_statement" && matches!(inner.kind(), "do_group" | "compound_statement");
+            if body {
+                texts.push_str(&self.source[at..inner.start_byte()]);
+                at = node.end_byte();
+                break;
+            }
+            let of_its_own = inner.id() != node.id()
+                && matches!(
+                    inner.kind(),
+                    "command_substitution" | "expansion" | "simple_expansion" | "string" | "arithmetic_expansion" | "process_substitution"
+                );
+            if of_its_own {
+                texts.push_str(self.source.get(at..inner.start_byte()).unwrap_or_default());
+                at = inner.end_byte();
+            } else if cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    break 'all;
+                }
+            }
+        }
+        texts.push_str(self.source.get(at..node.end_byte()).unwrap_or_default());
+        let is_loop = node.kind() == "c_style_for_statement";
+        if holds(Rule::Arithmetic) {
+            self.calculates(node, is_loop);
+        }
+        let inner = texts.trim_start_matches("for").trim_start().trim_start_matches('$');
+        let inner = inner.trim_end().trim_end_matches(';').trim_end();
+        let inner =
+            inner.strip_prefix("((").and_then(|inner| inner.strip_suffix("))")).or_else(|| inner.strip_prefix('[')?.strip_suffix(']'));
+        let calm = |c: char| c.is_ascii_alphanumeric() || "_+-*/%<>=!&|^~?:,.#@[]() \t\n".contains(c) || is_loop && c == ';';
+        let mut depth = 0_i32;
+        let balanced = inner.is_some_and(|inner| {
+            inner.chars().all(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                depth >= 0 && calm(c)
+            })
+        });
+        if !balanced || depth != 0 || texts.contains(" #") || texts.contains("\t#") || texts.contains("\n#") {
+            self.unclear("it calculates in a form that shells may take for commands");
+        }
+    }
+
+    /// `((…))` and its like: the text between the brackets.
+    fn calculates(&mut self, node: Node<'t>, is_loop: bool) {
+        let body = node.children(&mut node.walk()).find(|child| matches!(child.kind(), "do_group" | "compound_statement"));
+        let end = body.filter(|_| is_loop).map_or(node.end_byte(), |body| body.start_byte());
+        let text = self.source.get(node.start_byte()..end).unwrap_or_default();
+        let text = text.trim_start_matches("for").trim_start().trim_start_matches('$').trim_end().trim_end_matches(';').trim_end();
+        let inner = text.strip_prefix("((").and_then(|text| text.strip_suffix("))"));
+        let inner = inner.or_else(|| text.strip_prefix('[')?.strip_suffix(']'));
+        match inner {
+            Some(inner) if is_loop => inner.split(';').for_each(|part| self.variables.calculates(part)),
+            Some(inner) => self.variables.calculates(inner),
+            None => self.unclear(CALCULATED),
+        }
+    }
+
+    /// `name[…]`.
+    pub(super) fn index(&mut self, text: &str) {
+        let Some((_, index)) = text.split_once('[') else { return };
+        let index = index.rsplit_once(']').map_or(index, |(index, _)| index);
+        if holds(Rule::Index) && !matches!(index, "@" | "*") {
+            self.variables.calculates(index);
+        }
+    }
+
+    /// `([…]=…)`.
+    pub(super) fn list(&mut self, node: Node<'t>) {
+        for child in node.children(&mut node.walk()) {
+            let text = self.text(child);
+            if text.starts_with('[') && holds(Rule::Index) {
+                self.variables.calculates(text.split("]=").next().unwrap_or(text));
+            }
+        }
+    }
+
+    /// `for x in …`, `select x in …`.
+    pub(super) fn for_each(&mut self, node: Node<'t>) {
+        let Some(name) = node.child_by_field_name("variable") else { return };
+        let values: Vec<Node<'t>> = node.children_by_field_name("value", &mut node.walk()).collect();
+        let name = self.text(name);
+        match (values.first(), values.last()) {
+            (Some(first), Some(last)) => {
+                let words = self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
+                self.variables.loops(name, words);
+            }
+            _ => self.variables.fills(name),
+        }
+    }
+
+    /// What `${…}` evaluates beside the values that it stands for.
+    pub(super) fn expanded(&mut self, text: &str) {
+        // Inside of quotes, what stands there loses its own.
+        if text.contains("$'") {
+            self.unclear(DISPUTED);
+        }
+        let inner = text.strip_prefix("${").unwrap_or(text);
+        let inner = inner.strip_suffix('}').unwrap_or(inner);
+        let by_name = inner.strip_prefix('!');
+        let inner = by_name.or_else(|| inner.strip_prefix('#').filter(|inner| !inner.is_empty())).unwrap_or(inner);
+        let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && !"_@*#?$!-".contains(c)).unwrap_or(inner.len());
+        // Of the names that are signs, each is one letter.
+        let end =
+            if is_name(&inner[..end]) { end } else { inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len()) };
+        let (name, mut more) = inner.split_at(end);
+        if name.is_empty() {
+            more = more.get(1..).unwrap_or_default();
+        }
+        // `${!x*}` and `${!x[@]}` are names and indices.
+        if by_name.is_some() && matches!(more, "*" | "@" | "[@]" | "[*]") {
+            return;
+        }
+        if by_name.is_some() && holds(Rule::Indirect) {
+            self.variables.calculates(if is_name(name) { name } else { inner });
+        }
+        if more.starts_with('[') {
+            // The index is looked at by itself, and ends where its brackets are even.
+            let mut depth = 0_i32;
+            let end = more.char_indices().find(|(_, c)| {
+                depth += i32::from(*c == '[') - i32::from(*c == ']');
+                depth == 0
+            });
+            more = end.map_or("", |(at, _)| &more[at + 1..]);
+        }
+        if more.starts_with('@') && more.contains('P') && holds(Rule::Prompt) {
+            self.unclear("it evaluates a text that is only known when it runs");
+        }
+        if (more.contains("$((") || more.contains("$[")) && holds(Rule::Arithmetic) {
+            self.variables.calculates(more.trim_start_matches([':', '-', '=', '?', '+', '#', '%', '/', '^', ',']));
+        }
+        let default = more.strip_prefix(":=").or_else(|| more.strip_prefix('='));
+        if let Some(value) = default {
+            if holds(Rule::Default) {
+                self.variables.sets(name, value);
+            }
+        } else if let Some(slice) = more.strip_prefix(':').filter(|slice| !slice.starts_with(['-', '?', '+']))
+            && holds(Rule::Slice)
+        {
+            self.variables.calculates(slice);
+        }
+    }
+
+    /// The words between `[` and `]`.
+    pub(super) fn words_of_test(&self, node: Node<'t>) -> Vec<Word> {
+        let (mut words, mut cursor) = (Vec::new(), node.walk());
+        loop {
+            let inner = cursor.node();
+            let whole = is_word(inner);
+            if whole {
+                words.push(word(inner, self.source).0);
+            } else if inner.child_count() == 0 {
+                words.push(Word::plain(self.text(inner)));
+            }
+            if !whole && cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    // Without the brackets.
+                    words.pop();
+                    return words.split_off(words.len().min(1));
+                }
+            }
+        }
+    }
+
+    /// `[[ … ]]`: what it calculates, and the names that it takes.
+    pub(super) fn condition(&mut self, node: Node<'t>) {
+        let (mut found, mut cursor) = (0, node.walk());
+        'all: loop {
+            let inner = cursor.node();
+            let operator = self.text(inner);
+            let matters = COMPARISONS.contains(&operator) || operator == "-v";
+            if matters && inner.child_count() == 0 {
+                found += 1;
+                let parent = inner.parent().unwrap_or(node);
+                let sides = [parent.start_byte()..inner.start_byte(), inner.end_byte()..parent.end_byte()];
+                let sides = sides.map(|side| self.source.get(side).unwrap_or_default().trim());
+                if operator == "-v" {
+                    if holds(Rule::ConditionName) {
+                        self.variables.named(sides[1].trim_end_matches("]]").trim());
+                    }
+                } else if holds(Rule::Comparison) {
+                    sides.iter().for_each(|side| self.variables.calculates(side.trim_start_matches("[[").trim_end_matches("]]")));
+                }
+            }
+            if cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    break 'all;
+                }
+            }
+        }
+        // What looks like one and was read as something else may be one to a shell.
+        let written = self.text(node).split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
+        if written.filter(|token| COMPARISONS.contains(token) || *token == "-v").count() != found {
+            self.unclear(DISPUTED);
+        }
+    }
+}
