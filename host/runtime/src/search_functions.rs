@@ -1,5 +1,6 @@
 //! `berth:host/search` for guests.
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use berth_system::search::{self, Control, Ending, EntryKind, SearchError};
@@ -7,8 +8,9 @@ use berth_system::search::{self, Control, Ending, EntryKind, SearchError};
 use crate::bindings::berth::host::search as wit;
 use crate::state::CallState;
 
-/// Threads of one search. More than a few gain little on one disk and would let one call take the machine.
-const THREADS: usize = 4;
+/// Threads of one search. More than a few gain little on one disk and would let one call take the machine. Looked up once: what the control
+/// groups leave this process takes twenty system calls to learn.
+static THREADS: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from).min(4));
 
 impl CallState {
     fn search<T>(
@@ -19,11 +21,10 @@ impl CallState {
         let Some(view) = self.files.view() else {
             return Err(wit::SearchError::Denied("no directory is granted to this plugin".into()));
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         // The CPU budget counts for the helping threads too; it is charged afterwards, so a search is first of all bound by its deadline.
         let watch = &self.call.watch;
         let deadline = watch.deadline.min(Instant::now() + watch.cpu_left());
-        let control = Control { deadline, cancel: watch.cancel.clone(), threads };
+        let control = Control { deadline, cancel: watch.cancel.clone(), threads: *THREADS };
         match run(&view, &control) {
             Ok(found) => {
                 watch.meter.charge(cpu(&found));
