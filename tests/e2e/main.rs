@@ -15,6 +15,7 @@ mod calls;
 mod ceiling;
 mod cli;
 mod command_line;
+mod comparing;
 mod counted;
 mod docs;
 mod doctor;

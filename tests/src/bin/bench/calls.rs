@@ -32,7 +32,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
 }
 
 fn latency(sandbox: &Sandbox) -> Result<Row, String> {
-    let Compared { ours, rival, ratio } = in_turn(
+    let Compared { ours, rival, ratios } = in_turn(
         ROUNDS,
         || sandbox.p50(200),
         || (0..20).map(|_| time(|| output_of(&mut Command::new(RIVAL)))).collect::<Result<_, _>>().map(median),
@@ -40,7 +40,7 @@ fn latency(sandbox: &Sandbox) -> Result<Row, String> {
     Ok(Row {
         name: "echo",
         what: "echo through Host::call, fresh sandbox, p50".to_owned(),
-        value: Some(ratio),
+        samples: ratios,
         unit: Unit::Ratio,
         target: Target::AtMost(1.0 / 30.0),
         ours: show_time(ours),
@@ -60,12 +60,12 @@ fn ready(sandbox: &Sandbox) -> Result<Row, String> {
         second_of_two(&mut first_of_ours, rested, || time(call))
     };
     let rival = || second_of_two(&mut first_of_rival, || Ok(()), || time(|| output_of(&mut Command::new(RIVAL))));
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, ours, rival)?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, ours, rival)?;
     let and_first = |second: Duration, first: Vec<Duration>| format!("{}, after the rest {}", show_time(second), show_time(median(first)));
     Ok(Row {
         name: "ready",
         what: "echo in an instance that waited for it, p50".to_owned(),
-        value: Some(ratio),
+        samples: ratios,
         unit: Unit::Ratio,
         target: Target::AtMost(1.0 / 60.0),
         ours: and_first(ours, first_of_ours),
@@ -124,12 +124,12 @@ fn throughput(sandbox: &Arc<Sandbox>) -> Result<Row, String> {
         })?;
         Ok(start.elapsed() / done.max(1))
     };
-    let Compared { ours, rival, ratio } = in_turn(5, ours, rival)?;
+    let Compared { ours, rival, ratios } = in_turn(5, ours, rival)?;
     let a_second = |each: Duration| format!("{:.0} a second", 1.0 / each.as_secs_f64().max(1e-9));
     Ok(Row {
         name: "throughput",
         what: format!("sandboxed calls on {THREADS} threads"),
-        value: Some(1.0 / ratio),
+        samples: ratios.iter().map(|ratio| 1.0 / ratio).collect(),
         unit: Unit::Ratio,
         target: Target::AtLeast(15.0),
         ours: a_second(ours),

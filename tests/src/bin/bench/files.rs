@@ -29,9 +29,9 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
 }
 
 fn row(what: &str, target: Target, file: &Path, mut ours: impl FnMut() -> Result<(), String>) -> Result<Row, String> {
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, || time(&mut ours), || time(|| output_of(Command::new("cat").arg(file))))?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, || time(&mut ours), || time(|| output_of(Command::new("cat").arg(file))))?;
     let (ours, rival) = (show_time(ours), format!("cat {}", show_time(rival)));
-    Ok(Row { name: "read", what: what.to_owned(), value: Some(ratio), unit: Unit::Ratio, target, ours, rival })
+    Ok(Row { name: "read", what: what.to_owned(), samples: ratios, unit: Unit::Ratio, target, ours, rival })
 }
 
 /// A megabyte of lines of about fifty characters.

@@ -62,21 +62,21 @@ fn engine(sandbox: &Sandbox, setting: &Setting) -> Result<Vec<Row>, String> {
         return Err("the engine makes something else of the log outside of the sandbox".to_owned());
     }
     let ours = || filtered(sandbox, RULE, &log).map(|(_, took)| took);
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, ours, || time(|| natively(&rival, &file).map(black_box)))?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, ours, || time(|| natively(&rival, &file).map(black_box)))?;
     let speed = |took: Duration| log.len() as f64 / 1e6 / took.as_secs_f64().max(1e-9);
     let each = |took: Duration| format!("{} ({:.0} MB/s)", show_time(took), speed(took));
-    let row = |what: &str, value: f64, unit: Unit, target: Target, rival: String| Row {
+    let row = |what: &str, samples: Vec<f64>, unit: Unit, target: Target, rival: String| Row {
         name: "filters",
         what: what.to_owned(),
-        value: Some(value),
+        samples,
         unit,
         target,
         ours: each(ours),
         rival,
     };
     Ok(vec![
-        row("filter, a log of 10 MB, against the same engine natively", ratio, Unit::Ratio, Target::AtMost(2.0), each(rival)),
-        row("filter, a log of 10 MB", ours.as_secs_f64() * 1e3, Unit::Milliseconds, Target::AtMost(300.0), String::new()),
+        row("filter, a log of 10 MB, against the same engine natively", ratios, Unit::Ratio, Target::AtMost(2.0), each(rival)),
+        row("filter, a log of 10 MB", vec![ours.as_secs_f64() * 1e3], Unit::Milliseconds, Target::AtMost(300.0), String::new()),
     ])
 }
 
@@ -118,9 +118,9 @@ fn unmatched(setting: &Setting, home: &Path) -> Result<Row, String> {
 }
 
 fn micros(what: &str, took: Duration, most: f64, rival: String) -> Row {
-    let value = Some(took.as_secs_f64() * 1e6);
+    let samples = vec![took.as_secs_f64() * 1e6];
     let (what, unit, target) = (what.to_owned(), Unit::Microseconds, Target::AtMost(most));
-    Row { name: "filters", what, value, unit, target, ours: show_time(took), rival }
+    Row { name: "filters", what, samples, unit, target, ours: show_time(took), rival }
 }
 
 /// A server's log: most lines are like the one before but for the time, the request and the address.

@@ -55,14 +55,14 @@ fn row(keeping: &Sandbox, running: &Sandbox, what: &str, tool: &str, arguments: 
         let times: Result<Vec<Duration>, String> = (0..CALLS).map(|_| time(|| sandbox.call_and_wait(tool, arguments.clone()))).collect();
         times.map(median)
     };
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, || of(keeping), || of(running))?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, || of(keeping), || of(running))?;
     // What is not kept may cost no more than it does without anything being kept.
     let (name, target) =
         if is_kept { ("kept answer", Target::AtMost(0.6)) } else { ("not kept, since it is not worth it", Target::AtMost(1.2)) };
     Ok(Row {
         name: "kept",
         what: format!("{what}: {name}"),
-        value: Some(ratio),
+        samples: ratios,
         unit: Unit::Ratio,
         target,
         ours: show_time(ours),

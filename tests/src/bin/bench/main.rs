@@ -1,9 +1,10 @@
 //! Berth against what a user would otherwise run: each figure is a ratio of two measurements from the same run.
 //!
 //! `cargo xtask bench` builds this in release and runs it. A rival that isn't installed leaves its row empty and says how to get it; a
-//! target that was measured and missed makes the exit code 1.
+//! target that was measured and missed makes the exit code 1. So does, with `--compare`, a row that got worse by more than the noise.
 
 mod calls;
+mod compare;
 mod files;
 mod filters;
 mod governed;
@@ -11,6 +12,7 @@ mod kept;
 mod loaded;
 mod mcp;
 mod measure;
+mod noise;
 mod process;
 mod sandbox;
 mod search;
@@ -24,6 +26,7 @@ mod web;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use compare::{Before, Programs};
 use table::{Row, Verdict};
 
 /// What the benches need to know of the machine and the build.
@@ -34,13 +37,16 @@ pub(crate) struct Setting {
     scratch: PathBuf,
 }
 
+/// Runs of each program by default: with so many, all have to agree for a change to be more than noise.
+const PAIRS: usize = 7;
+
 /// A group of rows that share their preparation.
 struct Group {
     names: &'static [&'static str],
     measure: fn(&Setting) -> Result<Vec<Row>, String>,
 }
 
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 14] = [
     Group { names: &["echo", "ready", "throughput"], measure: calls::measure },
     Group { names: &["governed", "durable"], measure: governed::measure },
     Group { names: &["grep", "find"], measure: search::measure },
@@ -50,7 +56,8 @@ const GROUPS: [Group; 13] = [
     Group { names: &["shell"], measure: shell::measure },
     Group { names: &["web"], measure: web::measure },
     Group { names: &["filters"], measure: filters::measure },
-    Group { names: &["memory", "plugins"], measure: loaded::measure },
+    Group { names: &["memory"], measure: loaded::memory },
+    Group { names: &["plugins"], measure: loaded::plugins },
     Group { names: &["redact", "overflow"], measure: shape::measure },
     Group { names: &["swap"], measure: swap::measure },
     Group { names: &["mcp"], measure: mcp::measure },
@@ -75,25 +82,74 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let repository = arguments.repository.canonicalize().map_err(|error| format!("{}: {error}", arguments.repository.display()))?;
     let setting = Setting { scratch: repository.join("target/bench"), repository };
     std::fs::create_dir_all(&setting.scratch).map_err(|error| format!("can't create {}: {error}", setting.scratch.display()))?;
+    let machine = machine();
+    let mut groups: Vec<&Group> = GROUPS.iter().filter(|group| arguments.wants(group)).collect();
+    // What can't be compared is said before anything is measured.
+    let before = match arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()? {
+        Some(Before::Program(_)) if arguments.json.is_some() => {
+            return Err("--json writes the figures of one program; with --compare PROGRAM there are two".to_owned());
+        }
+        Some(Before::Program(other)) => {
+            let programs = Programs::new(other, &setting.repository, machine)?;
+            return in_pairs(&programs, &groups, arguments.pairs.unwrap_or(PAIRS), &setting);
+        }
+        _ if arguments.pairs.is_some() => return Err("--pairs goes with --compare PROGRAM".to_owned()),
+        Some(Before::File(figures)) => Some(figures),
+        None => None,
+    };
+    if let Some(figures) = before.as_ref().filter(|_| arguments.names.is_empty()) {
+        groups.retain(|group| figures.iter().any(|figure| group.names.contains(&&*figure.name)));
+    }
     let mut rows = Vec::new();
-    for group in GROUPS.iter().filter(|group| arguments.wants(group)) {
+    for group in groups {
         eprintln!("measure {}", group.names.join(", "));
         rows.extend((group.measure)(&setting)?);
     }
-    let machine = machine();
     println!("\n{machine}\n\n{}", table::show(&rows));
+    let json = table::as_json(&rows, &machine);
     if let Some(file) = &arguments.json {
-        let json = format!("{:#}\n", table::as_json(&rows, &machine));
-        std::fs::write(file, json).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+        std::fs::write(file, format!("{json:#}\n")).map_err(|error| format!("can't write {}: {error}", file.display()))?;
+    }
+    if let Some(before) = before {
+        let (compared, left_out) = compare::runs(&before, compare::parse(&json, &machine)?);
+        return Ok(told(&compared, &left_out));
     }
     let missed = rows.iter().any(|row| row.verdict() == Verdict::Missed);
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Two programs, group by group, and in each group in turn.
+fn in_pairs(programs: &Programs, groups: &[&Group], pairs: usize, setting: &Setting) -> Result<ExitCode, String> {
+    let (mut compared, mut left_out) = (Vec::new(), Vec::new());
+    for (of, (program, root)) in [("before", &programs.before), ("now", &programs.after)] {
+        println!("{of}: {} with the plugins of {}", program.display(), root.display());
+    }
+    println!("{}, {pairs} pairs of runs", programs.machine);
+    for group in groups {
+        eprintln!("measure {} {pairs} times with each", group.names.join(", "));
+        let (rows, without) = programs.compare(group.names[0], pairs, &setting.scratch)?;
+        compared.extend(rows);
+        left_out.extend(without);
+    }
+    Ok(told(&compared, &left_out))
+}
+
+/// Prints what has become of the rows.
+fn told(compared: &[compare::Compared], left_out: &[String]) -> ExitCode {
+    println!("\n{}", compare::show(compared));
+    left_out.iter().for_each(|what| println!("not compared, since only one of both has a figure: {what}"));
+    let worse = compared.iter().any(|row| row.verdict() == compare::Verdict::Worse);
+    if worse { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 #[derive(Default)]
 struct Arguments {
     repository: PathBuf,
     json: Option<PathBuf>,
+    /// The figures, or the other program, to hold this one's against.
+    compare: Option<PathBuf>,
+    /// So many runs of each program.
+    pairs: Option<usize>,
     /// Measure this process with so many plugins loaded, and nothing else.
     loaded: Option<usize>,
     /// Say lines back, and nothing else.
@@ -109,12 +165,20 @@ impl Arguments {
             match word.as_str() {
                 "--repository" => arguments.repository = value()?.into(),
                 "--json" => arguments.json = Some(value()?.into()),
+                "--compare" => arguments.compare = Some(value()?.into()),
+                "--pairs" => {
+                    let pairs = value()?.parse().ok().filter(|pairs| *pairs > 0).ok_or("--pairs takes a number from 1")?;
+                    arguments.pairs = Some(pairs);
+                }
                 "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
                 "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => arguments.names.push(name.to_owned()),
                 other => {
                     let known: Vec<_> = GROUPS.iter().flat_map(|group| group.names).copied().collect();
-                    return Err(format!("`{other}` is no bench and no flag; there are {} and --json FILE", known.join(", ")));
+                    return Err(format!(
+                        "`{other}` is no bench and no flag; there are {}, --json FILE, --compare FILE | PROGRAM and --pairs N",
+                        known.join(", ")
+                    ));
                 }
             }
         }
@@ -148,11 +212,13 @@ mod tests {
         let arguments = parse(&["--json", "out.json", "echo", "--repository", "x"]).unwrap();
         assert_eq!(arguments.json.as_deref(), Some("out.json".as_ref()));
         assert_eq!((arguments.names, arguments.repository), (vec!["echo".to_owned()], "x".into()));
+        let arguments = parse(&["--compare", "before", "--pairs", "9"]).unwrap();
+        assert_eq!((arguments.compare.as_deref(), arguments.pairs), (Some("before".as_ref()), Some(9)));
     }
 
     #[test]
     fn mistakes_are_refused() {
-        for words in [&["--json"][..], &["nothing"], &["--loaded", "many"]] {
+        for words in [&["--json"][..], &["nothing"], &["--loaded", "many"], &["--compare"], &["--pairs", "0"], &["--pairs", "x"]] {
             assert!(parse(words).is_err(), "{words:?}");
         }
     }

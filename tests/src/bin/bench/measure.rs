@@ -9,8 +9,8 @@ pub(crate) struct Compared {
     pub(crate) ours: Duration,
     /// The median of the rival's rounds.
     pub(crate) rival: Duration,
-    /// The median of each round's own ratio, ours to the rival's: below 1 Berth is faster.
-    pub(crate) ratio: f64,
+    /// Each round's own ratio, ours to the rival's: below 1 Berth is faster.
+    pub(crate) ratios: Vec<f64>,
 }
 
 /// Runs both once to warm up, then `rounds` times in turn: A B A B.
@@ -33,7 +33,7 @@ pub(crate) fn in_turn(
     Ok(Compared {
         ours: median(times.iter().map(|(ours, _)| *ours).collect()),
         rival: median(times.iter().map(|(_, rival)| *rival).collect()),
-        ratio: median_ratio(times.iter().map(ratio).collect()),
+        ratios: times.iter().map(ratio).collect(),
     })
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let next_rival = next;
         let compared = in_turn(3, || next(&mut ours), || next_rival(&mut rival)).unwrap();
         assert_eq!((compared.ours, compared.rival), (Duration::from_millis(2), Duration::from_millis(4)));
-        assert!((compared.ratio - 0.5).abs() < 1e-6, "{}", compared.ratio);
+        assert_eq!(compared.ratios, [0.5, 0.25, 1.0]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn row(what: &str, target: Target, ours: impl FnMut() -> Result<std::time::Durat
     if find_program("node").is_none() {
         return Ok(Row::not_measured("process", what, Unit::Ratio, target, NO_RIVAL.to_owned()));
     }
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, ours, || time(|| output_of(Command::new("node").args(["-e", "0"]))))?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, ours, || time(|| output_of(Command::new("node").args(["-e", "0"]))))?;
     let (ours, rival) = (show_time(ours), format!("node -e 0 {}", show_time(rival)));
-    Ok(Row { name: "process", what: what.to_owned(), value: Some(ratio), unit: Unit::Ratio, target, ours, rival })
+    Ok(Row { name: "process", what: what.to_owned(), samples: ratios, unit: Unit::Ratio, target, ours, rival })
 }

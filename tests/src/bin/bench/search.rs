@@ -48,9 +48,9 @@ fn row(name: &'static str, what: &str, target: Target, compare: impl FnOnce() ->
     if find_program("rg").is_none() {
         return Ok(Row::not_measured(name, what, Unit::Ratio, target, NO_RIVAL.to_owned()));
     }
-    let Compared { ours, rival, ratio } = compare()?;
+    let Compared { ours, rival, ratios } = compare()?;
     let (ours, rival) = (show_time(ours), format!("rg {}", show_time(rival)));
-    Ok(Row { name, what: what.to_owned(), value: Some(ratio), unit: Unit::Ratio, target, ours, rival })
+    Ok(Row { name, what: what.to_owned(), samples: ratios, unit: Unit::Ratio, target, ours, rival })
 }
 
 fn grep(sandbox: &Sandbox, root: &Path, search: &Search) -> Result<Compared, String> {

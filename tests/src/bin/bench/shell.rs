@@ -23,20 +23,20 @@ const ROWS: [(&str, Duration, &[&str], Target); 5] = [
         "in the sandbox, one after the other without a rest",
         Duration::ZERO,
         &["tools.shell.sandbox=strict", "tools.shell.network=deny"],
-        Target::None,
+        Target::Lower,
     ),
     (
         "in the sandbox but for the network, which has no helper wait",
         REST,
         &["tools.shell.sandbox=strict", "tools.shell.network=allow"],
-        Target::None,
+        Target::Lower,
     ),
-    ("without the sandbox", REST, &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::None),
+    ("without the sandbox", REST, &["tools.shell.sandbox=off", "tools.shell.network=allow"], Target::Lower),
     (
         "in the sandbox, after 2,000 files were looked at for a glob",
         REST,
         &["tools.shell.sandbox=strict", "tools.shell.network=deny", "tools.file.deny_read=[\"**/.env\"]"],
-        Target::None,
+        Target::Lower,
     ),
 ];
 
@@ -51,12 +51,12 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
         .map(|(what, rest, settings, target)| {
             let all = [&["tools.autonomy=full", "audit.keep=1"], *settings].concat();
             let sandbox = Sandbox::with_builtins(&setting.repository, &home, &work, &all)?;
-            let Compared { ours, rival, ratio } = in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
+            let Compared { ours, rival, ratios } = in_turn(ROUNDS, || calls(&sandbox, *rest), || directly(*rest))?;
             let added = ours.saturating_sub(rival);
             Ok(Row {
                 name: "shell",
                 what: format!("bash, `true`, {what}, p50"),
-                value: Some(ratio),
+                samples: ratios,
                 unit: Unit::Ratio,
                 target: *target,
                 ours: format!("{}, of which {} are added", show_time(ours), show_time(added)),

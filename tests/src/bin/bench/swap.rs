@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use crate::Setting;
-use crate::measure::median;
 use crate::sandbox::{ECHO, Sandbox};
 use crate::table::{Row, Target, Unit};
 
@@ -30,12 +29,12 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     for number in 0..ROUNDS {
         cached.push(swap(&sandbox, &folder, &version(number))?);
     }
-    let row = |what: &str, times| Row {
+    let row = |what: &str, times: Vec<Duration>| Row {
         name: "swap",
         what: format!("a new version in the plugin folder answers, {what}, p50"),
-        value: Some(median(times).as_secs_f64() * 1e3),
+        samples: times.iter().map(|time| time.as_secs_f64() * 1e3).collect(),
         unit: Unit::Milliseconds,
-        target: Target::None,
+        target: Target::Lower,
         ours: String::new(),
         rival: String::new(),
     };

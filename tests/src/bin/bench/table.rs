@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::measure::median_ratio;
+
+/// Of the JSON: it changes when a figure comes to mean something else, so that the two are not compared.
+pub(crate) const FORMAT: u64 = 1;
+
 /// One thing that was measured.
 pub(crate) struct Row {
     /// Chooses the row on the command line.
     pub(crate) name: &'static str,
     pub(crate) what: String,
-    /// The figure that the target is about; nothing if it could not be measured.
-    pub(crate) value: Option<f64>,
+    /// The figure of each round, of which the median counts; none if it could not be measured.
+    pub(crate) samples: Vec<f64>,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
     /// What Berth took, for people.
@@ -21,7 +26,7 @@ pub(crate) struct Row {
 }
 
 /// What `value` counts.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
     /// Berth's time to the rival's.
     Ratio,
@@ -37,8 +42,10 @@ pub(crate) enum Unit {
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
-    /// Only reported.
-    None,
+    /// Only reported; less is better.
+    Lower,
+    /// Only reported; more is better.
+    Higher,
 }
 
 /// What became of a row.
@@ -53,13 +60,18 @@ pub(crate) enum Verdict {
 impl Row {
     /// A row without a figure, and why.
     pub(crate) fn not_measured(name: &'static str, what: &str, unit: Unit, target: Target, why: String) -> Row {
-        Row { name, what: what.to_owned(), value: None, unit, target, ours: String::new(), rival: why }
+        Row { name, what: what.to_owned(), samples: Vec::new(), unit, target, ours: String::new(), rival: why }
+    }
+
+    /// What the target is about.
+    fn value(&self) -> Option<f64> {
+        if self.samples.is_empty() { None } else { Some(median_ratio(self.samples.clone())) }
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        match (self.value, self.target) {
+        match (self.value(), self.target) {
             (None, _) => Verdict::NotMeasured,
-            (Some(_), Target::None) => Verdict::Reported,
+            (Some(_), Target::Lower | Target::Higher) => Verdict::Reported,
             (Some(value), Target::AtMost(most)) if value <= most => Verdict::Reached,
             (Some(value), Target::AtLeast(least)) if value >= least => Verdict::Reached,
             _ => Verdict::Missed,
@@ -70,19 +82,15 @@ impl Row {
         let (comparison, target) = match self.target {
             Target::AtMost(most) => (Some("at most"), Some(most)),
             Target::AtLeast(least) => (Some("at least"), Some(least)),
-            Target::None => (None, None),
+            Target::Lower | Target::Higher => (None, None),
         };
         json!({
             "name": self.name,
             "what": self.what,
-            "value": self.value,
-            "unit": match self.unit {
-                Unit::Ratio => "ratio",
-                Unit::Mebibytes => "MiB",
-                Unit::Microseconds => "µs",
-                Unit::Milliseconds => "ms",
-                Unit::MegabytesPerSecond => "MB/s",
-            },
+            "value": self.value(),
+            "samples": self.samples,
+            "unit": self.unit.word(),
+            "better": if self.target.is_more_better() { "higher" } else { "lower" },
             "comparison": comparison,
             "target": target,
             "verdict": self.verdict().word(),
@@ -103,8 +111,36 @@ impl Verdict {
     }
 }
 
+impl Target {
+    pub(crate) fn is_more_better(self) -> bool {
+        matches!(self, Target::AtLeast(_) | Target::Higher)
+    }
+
+    /// The same figure where it is not judged.
+    pub(crate) fn reported(self) -> Target {
+        if self.is_more_better() { Target::Higher } else { Target::Lower }
+    }
+}
+
 impl Unit {
-    fn show(self, value: f64) -> String {
+    const ALL: [Unit; 5] = [Unit::Ratio, Unit::Mebibytes, Unit::Microseconds, Unit::Milliseconds, Unit::MegabytesPerSecond];
+
+    fn word(self) -> &'static str {
+        match self {
+            Unit::Ratio => "ratio",
+            Unit::Mebibytes => "MiB",
+            Unit::Microseconds => "µs",
+            Unit::Milliseconds => "ms",
+            Unit::MegabytesPerSecond => "MB/s",
+        }
+    }
+
+    /// The unit that a file of figures names.
+    pub(crate) fn parse(word: &str) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit.word() == word)
+    }
+
+    pub(crate) fn show(self, value: f64) -> String {
         match self {
             Unit::Ratio if value < 0.1 => format!("{value:.3} ×"),
             Unit::Ratio => format!("{value:.2} ×"),
@@ -123,19 +159,24 @@ pub(crate) fn show(rows: &[Row]) -> String {
         let target = match row.target {
             Target::AtMost(most) => format!("≤ {}", row.unit.show(most)),
             Target::AtLeast(least) => format!("≥ {}", row.unit.show(least)),
-            Target::None => String::new(),
+            Target::Lower | Target::Higher => String::new(),
         };
-        let value = row.value.map_or("–".to_owned(), |value| row.unit.show(value));
+        let value = row.value().map_or("–".to_owned(), |value| row.unit.show(value));
         lines.push([value, target, row.verdict().word().to_owned(), row.what.clone(), row.ours.clone(), row.rival.clone()]);
     }
+    align(&lines, 2)
+}
+
+/// Lines of cells in columns, the first so many of which hold figures.
+pub(crate) fn align<const COLUMNS: usize>(lines: &[[String; COLUMNS]], figures: usize) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 6] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut table = String::new();
-    for line in &lines {
+    for line in lines {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
             // Figures are compared by their last digits, words by their first.
-            let written = if column < 2 { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
+            let written = if column < figures { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
             written.expect("a string takes what is written to it");
         }
         table.push_str(text.trim_end());
@@ -146,7 +187,7 @@ pub(crate) fn show(rows: &[Row]) -> String {
 
 /// The rows and where they were measured.
 pub(crate) fn as_json(rows: &[Row], machine: &str) -> Value {
-    json!({ "machine": machine, "rows": rows.iter().map(Row::json).collect::<Vec<_>>() })
+    json!({ "format": FORMAT, "machine": machine, "rows": rows.iter().map(Row::json).collect::<Vec<_>>() })
 }
 
 /// A time in the unit that suits it.
@@ -165,7 +206,8 @@ mod tests {
     use super::*;
 
     fn row(value: Option<f64>, target: Target) -> Row {
-        Row { name: "x", what: "a thing".into(), value, unit: Unit::Ratio, target, ours: "1 ms".into(), rival: "2 ms".into() }
+        let samples = value.into_iter().collect();
+        Row { name: "x", what: "a thing".into(), samples, unit: Unit::Ratio, target, ours: "1 ms".into(), rival: "2 ms".into() }
     }
 
     #[test]
@@ -176,7 +218,7 @@ mod tests {
             (Some(15.0), Target::AtLeast(15.0), Verdict::Reached),
             (Some(14.9), Target::AtLeast(15.0), Verdict::Missed),
             (Some(f64::NAN), Target::AtMost(1.0), Verdict::Missed),
-            (Some(1.0), Target::None, Verdict::Reported),
+            (Some(1.0), Target::Lower, Verdict::Reported),
             (None, Target::AtMost(1.0), Verdict::NotMeasured),
         ];
         for (value, target, expected) in cases {

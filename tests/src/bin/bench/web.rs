@@ -54,9 +54,9 @@ fn one(sandbox: &Sandbox, address: SocketAddr, page: &Path) -> Result<Row, Strin
     if !told.contains(&last) || !String::from_utf8_lossy(&theirs).contains(&last) {
         return Err("the page was not read to its end by both: they don't do the same work".to_owned());
     }
-    let Compared { ours, rival, ratio } = in_turn(ROUNDS, ours, rival)?;
+    let Compared { ours, rival, ratios } = in_turn(ROUNDS, ours, rival)?;
     let (ours, rival) = (show_time(ours), format!("curl | page {}", show_time(rival)));
-    Ok(Row { name: "web", what: what.to_owned(), value: Some(ratio), unit: Unit::Ratio, target, ours, rival })
+    Ok(Row { name: "web", what: what.to_owned(), samples: ratios, unit: Unit::Ratio, target, ours, rival })
 }
 
 fn natively(url: &str, page: &Path) -> Result<Vec<u8>, String> {
@@ -72,7 +72,7 @@ fn natively(url: &str, page: &Path) -> Result<Vec<u8>, String> {
 fn many(sandbox: &Sandbox, address: SocketAddr) -> Result<Row, String> {
     let what = format!("fetch, small pages, {IN_FLIGHT} in flight, against one curl that does the same and reads nothing");
     if find_program("curl").is_none() {
-        return Ok(Row::not_measured("web", &what, Unit::Ratio, Target::None, NO_RIVAL.to_owned()));
+        return Ok(Row::not_measured("web", &what, Unit::Ratio, Target::Lower, NO_RIVAL.to_owned()));
     }
     let url = format!("http://{address}/small");
     let ours = || {
@@ -112,10 +112,10 @@ fn many(sandbox: &Sandbox, address: SocketAddr) -> Result<Row, String> {
         curl.args((0..PAGES).flat_map(|_| [&*url, "-o", "/dev/null"]));
         time(|| output_of(&mut curl).map(drop))
     };
-    let Compared { ours, rival, ratio } = in_turn(5, ours, rival)?;
+    let Compared { ours, rival, ratios } = in_turn(5, ours, rival)?;
     let a_second = |time: Duration| f64::from(u32::try_from(PAGES).unwrap_or(0)) / time.as_secs_f64().max(1e-9);
     let (ours, rival) = (format!("{:.0} a second", a_second(ours)), format!("curl {:.0} a second", a_second(rival)));
-    Ok(Row { name: "web", what, value: Some(ratio), unit: Unit::Ratio, target: Target::None, ours, rival })
+    Ok(Row { name: "web", what, samples: ratios, unit: Unit::Ratio, target: Target::Lower, ours, rival })
 }
 
 const PARAGRAPHS: usize = 220;

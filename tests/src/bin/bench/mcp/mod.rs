@@ -35,7 +35,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     rows.push(on_one_core(|| beside_a_hung_call(&place))??);
     // Where there is more than one core, figures depend on which of them a process woke up on: they are told and not judged.
     let wherever = measure_calls(&place, "all cores")?;
-    rows.extend(wherever.into_iter().map(|row| Row { target: Target::None, ..row }));
+    rows.extend(wherever.into_iter().map(|row| Row { target: row.target.reported(), ..row }));
     Ok(rows)
 }
 
@@ -55,33 +55,36 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let tools = [
         ("echo", place.echoing(), [Target::AtMost(1.0), Target::AtMost(1.0 / 15.0), Target::AtLeast(3.0)]),
-        ("read of 4 KiB", place.reading(), [Target::AtMost(0.4), Target::None, Target::AtLeast(4.0)]),
+        ("read of 4 KiB", place.reading(), [Target::AtMost(0.4), Target::Lower, Target::AtLeast(4.0)]),
     ];
     for (tool, (servers, left_out), targets) in tools {
         let measured = in_turn(&servers)?;
         let [median_of, worst_of, many_of] = targets;
         let (ours, node) = (of(&measured, BERTH), of(&measured, NODE));
-        let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, value, target| Row {
+        let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples: Vec<f64>, target| Row {
             name: "mcp",
             what: format!("{tool} over MCP, {on}, {what}"),
-            value,
+            samples,
             unit: Unit::Ratio,
             target,
             ours: ours.map(unit_of).unwrap_or_default(),
             rival: against(&measured, unit_of, left_out.as_deref()),
         };
         let both = ours.zip(node);
-        let ratio = |of: fn(&Measured) -> &Vec<Duration>| {
-            both.map(|(ours, node)| median_ratio(of(ours).iter().zip(of(node)).map(|(ours, node)| in_ratio(*ours, *node)).collect()))
-        };
+        let ratios = |of: fn(&Measured) -> &Vec<Duration>| both.map(|(ours, node)| in_ratios(of(ours), of(node))).unwrap_or_default();
         let p99 = |measured: &Measured| percentile(&measured.times, 99);
         rows.extend([
-            row("p50", &|measured| show_time(median(measured.p50.clone())), ratio(|measured| &measured.p50), median_of),
-            row("p99", &|measured| show_time(p99(measured)), both.map(|(ours, node)| in_ratio(p99(ours), p99(node))), worst_of),
+            row("p50", &|measured| show_time(median(measured.p50.clone())), ratios(|measured| &measured.p50), median_of),
+            row(
+                "p99",
+                &|measured| show_time(p99(measured)),
+                both.map(|(ours, node)| in_ratio(p99(ours), p99(node))).into_iter().collect(),
+                worst_of,
+            ),
             row(
                 &format!("{IN_FLIGHT} at a time"),
                 &|measured| a_second(median(measured.each.clone())),
-                ratio(|measured| &measured.each).map(|ratio| 1.0 / ratio),
+                ratios(|measured| &measured.each).iter().map(|ratio| 1.0 / ratio).collect(),
                 many_of,
             ),
         ]);
@@ -122,16 +125,16 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
             memory.push(client.resident()?);
         }
     }
-    let memory: Vec<(&str, f64)> = servers.iter().zip(memory).map(|(server, memory)| (server.name, median_ratio(memory))).collect();
-    let memory_of = |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| *memory);
+    let memory: Vec<(&str, Vec<f64>)> = servers.iter().map(|server| server.name).zip(memory).collect();
+    let memory_of = |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| memory);
     let start = |measured: &Measured| show_time(median(measured.p50.clone()));
     let both = of(&started, BERTH).zip(of(&started, NODE));
-    let others = memory.iter().filter(|(name, _)| *name != BERTH).map(|(name, mib)| format!("{name} {mib:.1} MiB"));
+    let others = memory.iter().filter(|(name, _)| *name != BERTH).map(|(name, mib)| format!("{name} {:.1} MiB", median_ratio(mib.clone())));
     Ok(vec![
         Row {
             name: "mcp",
             what: "from the start of an MCP server to its first answer, one core".to_owned(),
-            value: both.map(|(ours, node)| in_ratio(median(ours.p50.clone()), median(node.p50.clone()))),
+            samples: both.map(|(ours, node)| in_ratios(&ours.p50, &node.p50)).unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 25.0),
             ours: of(&started, BERTH).map(start).unwrap_or_default(),
@@ -140,10 +143,13 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
         Row {
             name: "mcp",
             what: format!("resident memory of an MCP server after {CALLS} calls"),
-            value: memory_of(BERTH).zip(memory_of(NODE)).map(|(ours, node)| ours / node),
+            samples: memory_of(BERTH)
+                .zip(memory_of(NODE))
+                .map(|(ours, node)| ours.iter().zip(node).map(|(ours, node)| ours / node).collect())
+                .unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 3.0),
-            ours: memory_of(BERTH).map_or_else(String::new, |mib| format!("{mib:.1} MiB")),
+            ours: memory_of(BERTH).map_or_else(String::new, |mib| format!("{:.1} MiB", median_ratio(mib.clone()))),
             rival: others.chain(left_out).collect::<Vec<_>>().join(", "),
         },
     ])
@@ -166,7 +172,7 @@ fn beside_a_hung_call(place: &Place) -> Result<Row, String> {
     Ok(Row {
         name: "mcp",
         what: "echo over MCP beside a call that hangs, one core, p99".to_owned(),
-        value: Some(in_ratio(of_beside, of_alone)),
+        samples: vec![in_ratio(of_beside, of_alone)],
         unit: Unit::Ratio,
         target: Target::AtMost(2.0),
         ours: show_time(of_beside),
@@ -196,6 +202,11 @@ fn against(measured: &[Measured], shown: &dyn Fn(&Measured) -> String, left_out:
     let others = measured.iter().filter(|measured| measured.name != BERTH);
     let told = others.map(|measured| format!("{} {}", measured.name, shown(measured))).chain(left_out.map(str::to_owned));
     told.collect::<Vec<_>>().join(", ")
+}
+
+/// The ratio of each round.
+fn in_ratios(ours: &[Duration], rival: &[Duration]) -> Vec<f64> {
+    ours.iter().zip(rival).map(|(ours, rival)| in_ratio(*ours, *rival)).collect()
 }
 
 fn in_ratio(ours: Duration, rival: Duration) -> f64 {
