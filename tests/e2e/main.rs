@@ -10,6 +10,7 @@ mod approvals_always;
 mod approvals_command;
 mod audit;
 mod bash;
+mod budgets;
 mod cache;
 mod calls;
 mod ceiling;

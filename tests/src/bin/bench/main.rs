@@ -5,6 +5,7 @@
 
 mod calls;
 mod compare;
+mod counted;
 mod files;
 mod filters;
 mod governed;
@@ -67,6 +68,9 @@ fn main() -> ExitCode {
     berth_host::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
         Ok(Arguments { loaded: Some(copies), repository, .. }) => loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS),
+        Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {
+            counted::calls(&repository, &case, &cache).map(|()| ExitCode::SUCCESS)
+        }
         Ok(Arguments { echo_lines: true, .. }) => mcp::echo_lines().map(|()| ExitCode::SUCCESS),
         Ok(arguments) => run(&arguments),
         Err(message) => Err(message),
@@ -152,6 +156,8 @@ struct Arguments {
     pairs: Option<usize>,
     /// Measure this process with so many plugins loaded, and nothing else.
     loaded: Option<usize>,
+    /// Make calls of a case between marks, with what is compiled in a folder, for who counts what they do; and nothing else.
+    counted: Option<(String, PathBuf)>,
     /// Say lines back, and nothing else.
     echo_lines: bool,
     names: Vec<String>,
@@ -170,6 +176,7 @@ impl Arguments {
                     let pairs = value()?.parse().ok().filter(|pairs| *pairs > 0).ok_or("--pairs takes a number from 1")?;
                     arguments.pairs = Some(pairs);
                 }
+                "--counted" => arguments.counted = Some((value()?, words.next().ok_or("--counted needs a folder, too")?.into())),
                 "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
                 "--echo-lines" => arguments.echo_lines = true,
                 name if GROUPS.iter().any(|group| group.names.contains(&name)) => arguments.names.push(name.to_owned()),

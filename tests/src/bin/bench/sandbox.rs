@@ -39,18 +39,22 @@ impl Sandbox {
         Sandbox::build(builder(repository)?.working_directory(scratch).plugin_file(plugin), ECHO)
     }
 
-    /// The plugin that says things back, with folders of its own and settings over the defaults.
-    pub(crate) fn governed(repository: &Path, home: &Path, settings: &[&str]) -> Result<Sandbox, String> {
-        let folders = Folders::inside(home);
-        let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(repository);
-        Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
-    }
-
     /// The built-in tools, with folders of their own below `home`, `directory` to work in, and settings over the defaults.
     pub(crate) fn with_builtins(repository: &Path, home: &Path, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
         let folders = Folders::inside(home);
         let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
         Sandbox::build(builder, ECHO)
+    }
+
+    /// The plugin that says things back, with folders of its own and settings over the defaults.
+    pub(crate) fn governed(repository: &Path, home: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+        Sandbox::with_echo_in(repository, Folders::inside(home), repository, settings)
+    }
+
+    /// The built-in tools and the plugin that says things back, with these folders, `directory` to work in, and settings over the defaults.
+    pub(crate) fn with_echo_in(repository: &Path, folders: Folders, directory: &Path, settings: &[&str]) -> Result<Sandbox, String> {
+        let builder = builder(repository)?.config(loaded(&folders, settings)?).folders(folders).working_directory(directory);
+        Sandbox::build(builder.plugin_file(repository.join("target/plugins/bench.wasm")), ECHO)
     }
 
     /// The file tools, and so many plugins that differ in nothing but their names.

@@ -1,0 +1,60 @@
+//! Calls between marks, for tests that count what a call costs: system calls, by who watches this process, and page faults, by itself.
+
+use std::fs;
+use std::path::Path;
+
+use berth_host::config::Folders;
+use rustix::fs::{Mode, OFlags};
+use serde_json::{Value, json};
+
+use crate::sandbox::{ECHO, Sandbox};
+
+/// Calls that fill what is filled once, and those that count.
+const WARM_UP: usize = 20;
+const CALLS: usize = 15;
+
+/// Makes the calls of a case, each between a write to `/dev/null` that says `begin` and one that says `end`, and prints the page faults of
+/// each as JSON.
+pub(crate) fn calls(repository: &Path, case: &str, cache: &Path) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("no folder to call in: {error}"))?;
+    let work = folder.path().join("work");
+    make_files(&work).map_err(|error| format!("can't make files in {}: {error}", work.display()))?;
+    // No other thread makes instances meanwhile, and no answer serves twice.
+    let own = ["tools.keep_ready=0", "tools.result_cache.enabled=false"];
+    let unrecorded = [own[0], own[1], "audit.enabled=false"];
+    let (settings, tool, arguments): (&[&str], &str, Value) = match case {
+        "echo" => (&own, ECHO, json!({ "text": "hello" })),
+        "echo without a record" => (&unrecorded, ECHO, json!({ "text": "hello" })),
+        "read" => (&own, "read", json!({ "path": "0.txt" })),
+        "grep" => (&own, "grep", json!({ "pattern": "needle" })),
+        other => return Err(format!("`{other}` is no case")),
+    };
+    let folders = Folders { cache: cache.to_owned(), ..Folders::inside(&folder.path().join("home")) };
+    let sandbox = Sandbox::with_echo_in(repository, folders, &work, settings)?;
+    let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY, Mode::empty()).map_err(|error| format!("/dev/null: {error}"))?;
+    let mark = |word: &[u8]| rustix::io::write(&nowhere, word).map_err(|error| format!("/dev/null: {error}"));
+    let mut faults = Vec::with_capacity(CALLS);
+    for number in 0..WARM_UP + CALLS {
+        let before = page_faults()?;
+        mark(b"begin")?;
+        sandbox.call_and_wait(tool, arguments.clone())?;
+        mark(b"end")?;
+        if number >= WARM_UP {
+            faults.push(page_faults()? - before);
+        }
+    }
+    println!("{}", json!({ "page_faults": faults }));
+    Ok(())
+}
+
+fn make_files(folder: &Path) -> std::io::Result<()> {
+    fs::create_dir(folder)?;
+    (0..5).try_for_each(|number| fs::write(folder.join(format!("{number}.txt")), "a line\nthe needle\n"))
+}
+
+/// Those of this process so far that didn't wait for a disk.
+fn page_faults() -> Result<u64, String> {
+    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    fields.and_then(|fields| fields.split_ascii_whitespace().nth(7)?.parse().ok()).ok_or_else(|| format!("/proc/self/stat says {stat}"))
+}
