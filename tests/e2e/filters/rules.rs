@@ -37,7 +37,7 @@ async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), held).await.unwrap_or_else(|_| panic!("{what}: it never did"));
+    tokio::time::timeout(Duration::from_secs(60), held).await.unwrap_or_else(|_| panic!("{what}: it never did"));
 }
 
 fn root() -> TempDir {

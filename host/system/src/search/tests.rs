@@ -114,7 +114,7 @@ fn long_walk(view: &FileView, scope: &Scope, threads: usize) -> (usize, Duration
         };
         // Goes on when all are there, or would be if they ever came.
         let waited = Instant::now();
-        while met(&mut ids.lock().expect("no panic")) < threads && waited.elapsed() < Duration::from_secs(10) {
+        while met(&mut ids.lock().expect("no panic")) < threads && waited.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }
     });

@@ -16,6 +16,7 @@ use crate::sandbox::{ECHO, Sandbox};
 use crate::table::{Row, Target, Unit, show_time};
 
 const ROUNDS: usize = 15;
+const HOSTILE_ROUNDS: usize = 5;
 
 /// Bytes of the log.
 const LOG: usize = 10_000_000;
@@ -31,6 +32,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let large = ["tools.limits.result_mib=64", "tools.limits.memory_mib=512", "tools.autonomy=full", "audit.keep=1"];
     let sandbox = Sandbox::with_builtins(&setting.repository, &home, &setting.scratch, &large)?;
     let mut rows = engine(&sandbox, setting)?;
+    rows.push(hostile(&sandbox)?);
     rows.push(short(&sandbox)?);
     rows.push(unmatched(setting, &home)?);
     Ok(rows)
@@ -85,6 +87,52 @@ fn natively(filter: &Path, file: &Path) -> Result<Vec<u8>, String> {
     let input = File::open(file).map_err(failed)?;
     let output = Command::new(filter).arg(RULE).stdin(Stdio::from(input)).stderr(Stdio::inherit()).output().map_err(failed)?;
     if output.status.success() { Ok(output.stdout) } else { Err(format!("{} failed", filter.display())) }
+}
+
+/// Rules among which every strategy is, and how often what is hostile repeats itself.
+const RULES: [&str; 8] = ["cargo-test", "cargo-clippy", "git-status", "git-diff", "git-transfer", "log-dedup", "grep-rg", "make"];
+const MANY: usize = 20_000;
+
+/// Outputs that a rule would take long for whose time grows faster than their length. The slowest one counts.
+fn hostile(sandbox: &Sandbox) -> Result<Row, String> {
+    let texts = [
+        "error",
+        "0 errors, ",
+        "Error ",
+        "exit ",
+        "\n",
+        " \n\t\n",
+        "a\nb\n",
+        "    at f (a.js:1:1)\n",
+        "error: no\n  --> a.rs:1:1\n",
+        "a.c:1:1: warning: no\n",
+        "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n+a\n",
+        "\tmodified: a\nUntracked files:\n",
+        "test a ... ok\n---- a stdout ----\n",
+    ]
+    .map(|text| text.repeat(MANY));
+    let mut rounds = Vec::with_capacity(HOSTILE_ROUNDS);
+    for _ in 0..HOSTILE_ROUNDS {
+        let mut speeds = Vec::with_capacity(RULES.len() * texts.len());
+        for rule in RULES {
+            for text in &texts {
+                let input = input(text);
+                let took = time(|| sandbox.runtime().block_on(sandbox.host().try_filter(rule, input)).map_err(|failure| failure.message))?;
+                speeds.push((text.len() as f64 / 1e6 / took.as_secs_f64().max(1e-9), rule, text.lines().next().unwrap_or_default()));
+            }
+        }
+        rounds.push(speeds.into_iter().min_by(|(one, ..), (other, ..)| one.total_cmp(other)).ok_or("there are no hostile outputs")?);
+    }
+    let (_, rule, line) = rounds[0];
+    Ok(Row {
+        name: "filters",
+        what: format!("filter, the slowest of {} hostile outputs", RULES.len() * texts.len()),
+        samples: rounds.iter().map(|(speed, ..)| *speed).collect(),
+        unit: Unit::MegabytesPerSecond,
+        target: Target::Higher,
+        ours: format!("`{rule}` on {:?}", line.chars().take(20).collect::<String>()),
+        rival: String::new(),
+    })
 }
 
 /// A short output that a filter looks at, once it has looked at one.
