@@ -29,9 +29,19 @@ fn figures_are_compared_with_a_file_of_this_machine() {
     bench(&["--json", before, "memory"]);
     let figures: Value = serde_json::from_slice(&fs::read(&file).expect("the figures are written")).expect("they are JSON");
     assert_eq!((&figures["rows"][0]["name"], &figures["rows"][0]["better"]), (&json!("memory"), &json!("lower")), "{figures}");
-    // Without a name, what the file has is measured. One figure tells no noise.
-    let compared = bench(&["--compare", before]).ends(0);
+    assert_eq!(figures["rows"][0]["samples"].as_array().map(Vec::len), Some(7), "one for each run: {figures}");
+    // Without a name, what the file has is measured. Two runs tell no noise.
+    let compared = bench(&["--compare", before, "--runs", "2"]).ends(0);
     assert!(row(&compared).contains(" %") && row(&compared).contains("too few to tell"), "{}", row(&compared));
+    // Against what had a tenth of the memory, and ten times as much.
+    for (factor, verdict, code) in [(0.1, "worse", 1), (10.0, "better", 0)] {
+        let mut other = figures.clone();
+        let samples = other["rows"][0]["samples"].as_array_mut().expect("a list");
+        samples.iter_mut().for_each(|sample| *sample = json!(sample.as_f64().expect("a number") * factor));
+        fs::write(&file, other.to_string()).expect("they are written again");
+        let compared = bench(&["--compare", before, "--runs", "4", "memory"]).ends(code);
+        assert!(row(&compared).contains(verdict), "{}", row(&compared));
+    }
 
     let refused = |key: &str, value: Value, why: &str| {
         let mut other = figures.clone();
@@ -44,9 +54,6 @@ fn figures_are_compared_with_a_file_of_this_machine() {
     refused("machine", json!("64 × another one"), "it was measured on `64 × another one`; this machine is `");
     refused("format", json!(0), "its format is 0; ");
     refused("rows", json!(1), "it has no `rows`");
-    assert!(bench(&["--compare", before, "--pairs", "7"]).ends(1).stderr.contains("no `rows`"));
-    fs::write(&file, figures.to_string()).expect("they are written again");
-    assert!(bench(&["--compare", before, "--pairs", "7"]).ends(1).stderr.contains("--pairs goes with --compare PROGRAM"));
 }
 
 #[test]
@@ -66,7 +73,7 @@ fn two_programs_are_compared_in_pairs_of_runs() {
     fs::copy(built("bench"), &program).expect("the program is copied");
     let program = program.to_str().expect("it is text");
 
-    let compared = bench(&["--compare", program, "--pairs", "2", "memory"]).ends(0);
+    let compared = bench(&["--compare", program, "--runs", "2", "memory"]).ends(0);
     let heading = format!("before: {program} with the plugins of {}\n", kept.display());
     assert!(compared.stdout.starts_with(&heading) && compared.stdout.contains("2 pairs of runs"), "{}", compared.stdout);
     assert!(row(&compared).contains("too few to tell"), "{}", row(&compared));

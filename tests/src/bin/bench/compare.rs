@@ -7,28 +7,15 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::measure::median_ratio;
 use crate::noise::Change;
-use crate::table::{FORMAT, Unit, align};
+use crate::table::{FORMAT, Row, align};
 
 /// What the figures are held against.
 #[derive(Debug)]
 pub(crate) enum Before {
-    File(Vec<Figure>),
+    File(Vec<Row>),
     /// Another build of this program.
     Program(PathBuf),
-}
-
-/// A row as JSON has it.
-#[derive(Debug, Clone)]
-pub(crate) struct Figure {
-    pub(crate) name: String,
-    what: String,
-    unit: Unit,
-    is_more_better: bool,
-    samples: Vec<f64>,
-    berth: String,
-    rival: String,
 }
 
 /// What has become of a row.
@@ -43,8 +30,8 @@ pub(crate) enum Verdict {
 
 /// A row of both.
 pub(crate) struct Compared {
-    before: Figure,
-    after: Figure,
+    before: Row,
+    after: Row,
     change: Change,
 }
 
@@ -69,8 +56,8 @@ impl Before {
     }
 }
 
-/// The rows of figures that this program, or another build of it, wrote on this machine.
-pub(crate) fn parse(figures: &Value, machine: &str) -> Result<Vec<Figure>, String> {
+/// The rows of figures that this program, or another build of it, wrote on this machine: one figure for each run.
+fn parse(figures: &Value, machine: &str) -> Result<Vec<Row>, String> {
     match &figures["format"] {
         format if format.as_u64() == Some(FORMAT) => {}
         Value::Null => return Err(format!("it has no `format`; this program compares format {FORMAT}: measure anew with it")),
@@ -81,110 +68,90 @@ pub(crate) fn parse(figures: &Value, machine: &str) -> Result<Vec<Figure>, Strin
         of => return Err(format!("it was measured on `{}`; this machine is `{machine}`", of.unwrap_or("?"))),
     }
     let rows = figures["rows"].as_array().ok_or("it has no `rows`")?;
-    rows.iter().map(|row| figure(row).ok_or(format!("a row in it is incomplete: {row}"))).collect()
+    let mut rows: Vec<Row> =
+        rows.iter().map(|row| Row::parse(row).ok_or(format!("a row in it is incomplete: {row}"))).collect::<Result<_, _>>()?;
+    if figures["runs"] == 1 {
+        // They are the rounds of one run, which differ less than runs do.
+        rows.iter_mut().for_each(Row::keep_median);
+    }
+    Ok(rows)
 }
 
-fn figure(row: &Value) -> Option<Figure> {
-    let text = |key: &str| Some(row[key].as_str()?.to_owned());
-    Some(Figure {
-        name: text("name")?,
-        what: text("what")?,
-        unit: Unit::parse(row["unit"].as_str()?)?,
-        is_more_better: match row["better"].as_str()? {
-            "higher" => true,
-            "lower" => false,
-            _ => return None,
-        },
-        samples: row["samples"].as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?,
-        berth: text("berth")?,
-        rival: text("rival")?,
-    })
-}
-
-/// The rows that two runs have in common, and those of the second one that have nothing to be held against.
-pub(crate) fn runs(before: &[Figure], after: Vec<Figure>) -> (Vec<Compared>, Vec<String>) {
+/// The rows that both have, and what the others of the second are about.
+pub(crate) fn compare(before: &[Row], after: Vec<Row>, change: impl Fn(&[f64], &[f64]) -> Option<Change>) -> (Vec<Compared>, Vec<String>) {
     let (mut compared, mut left_out) = (Vec::new(), Vec::new());
     for after in after {
-        match partner(before, &after) {
-            Some(before) => {
-                let change = Change::of_runs(&before.samples, &after.samples);
-                compared.push(Compared { before: before.clone(), after, change });
-            }
+        let before = before.iter().find(|before| is_same(before, &after));
+        let both = before.filter(|before| !before.samples.is_empty() && !after.samples.is_empty());
+        match both.and_then(|before| Some((before.clone(), change(&before.samples, &after.samples)?))) {
+            Some((before, change)) => compared.push(Compared { before, after, change }),
             None => left_out.push(after.what),
         }
     }
     (compared, left_out)
 }
 
-/// The same row, if both have figures.
-fn partner<'a>(others: &'a [Figure], figure: &Figure) -> Option<&'a Figure> {
-    let is_same = |other: &&Figure| (&other.name, &other.what, other.unit) == (&figure.name, &figure.what, figure.unit);
-    others.iter().find(is_same).filter(|other| !other.samples.is_empty() && !figure.samples.is_empty())
+/// How figures of different times have changed.
+pub(crate) fn runs(before: &[f64], after: &[f64]) -> Option<Change> {
+    Some(Change::of_runs(before, after))
 }
 
-/// The two programs of a comparison, each with the clone whose plugins it measures.
-pub(crate) struct Programs {
-    pub(crate) before: (PathBuf, PathBuf),
-    pub(crate) after: (PathBuf, PathBuf),
-    pub(crate) machine: String,
+/// How figures that were taken in turn have changed. Nothing where one is missing.
+pub(crate) fn pairs(before: &[f64], after: &[f64]) -> Option<Change> {
+    let pairs: Vec<(f64, f64)> = before.iter().copied().zip(after.iter().copied()).collect();
+    (before.len() == after.len()).then(|| Change::of_pairs(&pairs))
 }
 
-impl Programs {
-    /// This program and another one. Of what lies in a `target/release` that has plugins beside it, it measures those, else this clone's.
-    pub(crate) fn new(other: PathBuf, repository: &Path, machine: String) -> Result<Programs, String> {
-        let this = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
-        let root = other.ancestors().nth(3).filter(|root| root.join("target/plugins").is_dir()).unwrap_or(repository).to_owned();
-        Ok(Programs { before: (other, root), after: (this, repository.to_owned()), machine })
+fn is_same(one: &Row, other: &Row) -> bool {
+    (one.name, &one.what, one.unit) == (other.name, &other.what, other.unit)
+}
+
+/// A build of this program, the clone whose plugins it measures, and what it measured.
+pub(crate) struct Program {
+    path: PathBuf,
+    root: PathBuf,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Program {
+    /// This one.
+    pub(crate) fn this(repository: &Path) -> Result<Program, String> {
+        let path = std::env::current_exe().map_err(|error| format!("this program can't find itself: {error}"))?;
+        Ok(Program { path, root: repository.to_owned(), rows: Vec::new() })
     }
 
-    /// Has both measure a group of rows so many times, in turn, and compares the medians of each pair of runs.
-    pub(crate) fn compare(&self, group: &str, pairs: usize, scratch: &Path) -> Result<(Vec<Compared>, Vec<String>), String> {
-        let mut taken: Vec<(Figure, Figure, Vec<(f64, f64)>)> = Vec::new();
-        let mut left_out = Vec::new();
-        for pair in 0..pairs {
-            // A B, B A, A B, …: what changes slowly favours neither.
-            let (before, after) = if pair % 2 == 0 {
-                let before = self.run(&self.before, group, scratch)?;
-                (before, self.run(&self.after, group, scratch)?)
-            } else {
-                let after = self.run(&self.after, group, scratch)?;
-                (self.run(&self.before, group, scratch)?, after)
-            };
-            for after in after {
-                let Some(before) = partner(&before, &after) else {
-                    left_out.push(after.what);
-                    continue;
-                };
-                let values = (median_ratio(before.samples.clone()), median_ratio(after.samples.clone()));
-                match taken.iter_mut().find(|(_, known, _)| known.what == after.what) {
-                    Some((_, _, all)) => all.push(values),
-                    None => taken.push((before.clone(), after, vec![values])),
-                }
-            }
-        }
-        left_out.sort_unstable();
-        left_out.dedup();
-        let compared = taken.into_iter().map(|(before, after, pairs)| {
-            let change = Change::of_pairs(&pairs);
-            let (of_before, of_after) = pairs.into_iter().unzip();
-            Compared { before: Figure { samples: of_before, ..before }, after: Figure { samples: of_after, ..after }, change }
-        });
-        Ok((compared.collect(), left_out))
+    /// Another one. What lies in a `target/release` that has plugins beside it measures those, else this clone's.
+    pub(crate) fn other(path: PathBuf, repository: &Path) -> Program {
+        let root = path.ancestors().nth(3).filter(|root| root.join("target/plugins").is_dir()).unwrap_or(repository).to_owned();
+        Program { path, root, rows: Vec::new() }
     }
 
-    fn run(&self, (program, repository): &(PathBuf, PathBuf), group: &str, scratch: &Path) -> Result<Vec<Figure>, String> {
+    /// Measures a group of rows once, in a process of its own, and adds the figures to what there is.
+    pub(crate) fn run(&mut self, group: &str, scratch: &Path, machine: &str) -> Result<(), String> {
         let folder = tempfile::tempdir_in(scratch).map_err(|error| format!("no folder for figures: {error}"))?;
         let file = folder.path().join("figures.json");
-        let mut command = Command::new(program);
-        command.arg("--repository").arg(repository).arg("--json").arg(&file).arg(group);
-        let ended = command.stdin(Stdio::null()).output().map_err(|error| format!("can't start {}: {error}", program.display()))?;
+        let mut command = Command::new(&self.path);
+        command.arg("--repository").arg(&self.root).args(["--runs", "1", "--json"]).arg(&file).arg(group);
+        let ended = command.stdin(Stdio::null()).output().map_err(|error| format!("can't start {}: {error}", self.path.display()))?;
         // It also fails where a target is missed, of which nothing is said here.
         let bytes = fs::read(&file).map_err(|_| {
             let said = String::from_utf8_lossy(&ended.stderr);
-            format!("{} wrote no figures of `{group}` ({}): {}", program.display(), ended.status, said.trim())
+            format!("{} wrote no figures of `{group}` ({}): {}", self.path.display(), ended.status, said.trim())
         })?;
-        let figures = serde_json::from_slice(&bytes).map_err(|error| error.to_string()).and_then(|figures| parse(&figures, &self.machine));
-        figures.map_err(|error| format!("can't compare with {}: {error}", program.display()))
+        let figures = serde_json::from_slice(&bytes).map_err(|error| error.to_string()).and_then(|figures| parse(&figures, machine));
+        for row in figures.map_err(|error| format!("can't compare with {}: {error}", self.path.display()))? {
+            match self.rows.iter_mut().find(|known| is_same(known, &row)) {
+                Some(known) => known.samples.extend(row.samples),
+                None => self.rows.push(row),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} with the plugins of {}", self.path.display(), self.root.display())
     }
 }
 
@@ -193,13 +160,13 @@ impl Compared {
         match self.change.is_more_than_noise() {
             None => Verdict::Unknown,
             Some(false) => Verdict::WithinNoise,
-            Some(true) if (self.change.ratio > 1.0) == self.after.is_more_better => Verdict::Better,
+            Some(true) if (self.change.ratio > 1.0) == self.after.target.is_more_better() => Verdict::Better,
             Some(true) => Verdict::Worse,
         }
     }
 
     fn cells(&self) -> [String; 8] {
-        let shown = |figure: &Figure| figure.unit.show(median_ratio(figure.samples.clone()));
+        let shown = |row: &Row| row.value().map_or_else(String::new, |value| row.unit.show(value));
         let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
         let both =
             |before: &str, after: &str| if before.is_empty() && after.is_empty() { String::new() } else { format!("{before} → {after}") };
@@ -216,7 +183,7 @@ impl Compared {
             self.change.noise.map_or("?".to_owned(), |(low, high)| format!("{} … {}", percent(low), percent(high))),
             verdict.to_owned(),
             self.after.what.clone(),
-            both(&self.before.berth, &self.after.berth),
+            both(&self.before.ours, &self.after.ours),
             both(&self.before.rival, &self.after.rival),
         ]
     }
@@ -234,15 +201,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::table::{Row, Target, as_json};
+    use crate::table::{Target, Unit, as_json};
 
     fn row(name: &'static str, samples: &[f64], target: Target) -> Row {
         let (ours, rival) = ("1 ms".to_owned(), "2 ms".to_owned());
         Row { name, what: format!("a {name}"), samples: samples.to_vec(), unit: Unit::Ratio, target, ours, rival }
-    }
-
-    fn figures(rows: &[Row]) -> Vec<Figure> {
-        parse(&as_json(rows, "here"), "here").expect("it is whole")
     }
 
     #[test]
@@ -258,7 +221,7 @@ mod tests {
         ];
         for (target, expected) in cases {
             let of = |before: &[f64], after: &[f64]| {
-                let (compared, _) = runs(&figures(&[row("x", before, target)]), figures(&[row("x", after, target)]));
+                let (compared, _) = compare(&[row("x", before, target)], vec![row("x", after, target)], runs);
                 compared[0].verdict()
             };
             assert_eq!(of(&few, &many), expected);
@@ -270,18 +233,28 @@ mod tests {
 
     #[test]
     fn rows_without_a_partner_are_told() {
-        let before = figures(&[row("x", &[1.0], Target::Lower), row("empty", &[], Target::Lower)]);
-        let after = [row("y", &[1.0], Target::Lower), row("x", &[1.5], Target::Lower), row("empty", &[1.0], Target::Lower)];
-        let (compared, left_out) = runs(&before, figures(&after));
+        let before = [row("x", &[1.0], Target::Lower), row("empty", &[], Target::Lower)];
+        let after = vec![row("y", &[1.0], Target::Lower), row("x", &[1.5], Target::Lower), row("empty", &[1.0], Target::Lower)];
+        let (compared, left_out) = compare(&before, after, runs);
         assert_eq!((compared.len(), left_out), (1, vec!["a y".to_owned(), "a empty".to_owned()]));
         let table = show(&compared);
         let line = table.lines().nth(1).expect("a row");
         assert_eq!(line, "1.00 ×  1.50 ×  +50.0 %      ?  too few to tell  a x   1 ms → 1 ms  2 ms → 2 ms");
+        // Of which one run has no figure, nobody knows which belong together.
+        let (compared, left_out) = compare(&[row("x", &[1.0; 7], Target::Lower)], vec![row("x", &[1.0; 6], Target::Lower)], pairs);
+        assert_eq!((compared.len(), left_out.len()), (0, 1));
+    }
+
+    #[test]
+    fn rounds_of_one_run_are_one_figure() {
+        let rows = [row("x", &[1.0, 2.0, 9.0], Target::Lower)];
+        let samples = |runs: usize| parse(&as_json(&rows, "here", runs), "here").expect("it is whole")[0].samples.clone();
+        assert_eq!((samples(1), samples(3)), (vec![2.0], vec![1.0, 2.0, 9.0]));
     }
 
     #[test]
     fn figures_of_another_machine_or_format_are_refused() {
-        let whole = as_json(&[row("x", &[1.0], Target::Lower)], "here");
+        let whole = as_json(&[row("x", &[1.0], Target::Lower)], "here", 1);
         let refused = |figures: &Value, machine: &str| parse(figures, machine).expect_err("it is refused");
         assert_eq!(refused(&whole, "there"), "it was measured on `here`; this machine is `there`");
         let other = |key: &str, value: Value| {
@@ -303,7 +276,7 @@ mod tests {
             fs::write(&file, bytes).expect("it is written");
             Before::open(&file, "here")
         };
-        let whole = as_json(&[row("x", &[1.0], Target::Lower)], "here").to_string();
+        let whole = as_json(&[row("x", &[1.0], Target::Lower)], "here", 1).to_string();
         assert!(matches!(opened(whole.as_bytes()), Ok(Before::File(figures)) if figures.len() == 1));
         assert!(matches!(opened(b"\x7fELF and so on"), Ok(Before::Program(_))));
         for neither in [&b"#!/bin/sh\n"[..], b"", b"\x7f"] {

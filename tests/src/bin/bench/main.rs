@@ -27,7 +27,7 @@ mod web;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use compare::{Before, Programs};
+use compare::{Before, Program};
 use table::{Row, Verdict};
 
 /// What the benches need to know of the machine and the build.
@@ -38,8 +38,8 @@ pub(crate) struct Setting {
     scratch: PathBuf,
 }
 
-/// Runs of each program by default: with so many, all have to agree for a change to be more than noise.
-const PAIRS: usize = 7;
+/// Runs of each program by default, where figures are kept or compared.
+const RUNS: usize = 7;
 
 /// A group of rows that share their preparation.
 struct Group {
@@ -89,59 +89,74 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let machine = machine();
     let mut groups: Vec<&Group> = GROUPS.iter().filter(|group| arguments.wants(group)).collect();
     // What can't be compared is said before anything is measured.
-    let before = match arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()? {
+    let before = arguments.compare.as_deref().map(|path| Before::open(path, &machine)).transpose()?;
+    let several = arguments.json.is_some() || before.is_some();
+    let runs = arguments.runs.unwrap_or(if several { RUNS } else { 1 });
+    let before = match before {
         Some(Before::Program(_)) if arguments.json.is_some() => {
             return Err("--json writes the figures of one program; with --compare PROGRAM there are two".to_owned());
         }
         Some(Before::Program(other)) => {
-            let programs = Programs::new(other, &setting.repository, machine)?;
-            return in_pairs(&programs, &groups, arguments.pairs.unwrap_or(PAIRS), &setting);
+            let other = Program::other(other, &setting.repository);
+            return in_turn(other, &groups, runs, &setting, &machine);
         }
-        _ if arguments.pairs.is_some() => return Err("--pairs goes with --compare PROGRAM".to_owned()),
-        Some(Before::File(figures)) => Some(figures),
+        Some(Before::File(rows)) => Some(rows),
         None => None,
     };
-    if let Some(figures) = before.as_ref().filter(|_| arguments.names.is_empty()) {
-        groups.retain(|group| figures.iter().any(|figure| group.names.contains(&&*figure.name)));
+    if let Some(before) = before.as_ref().filter(|_| arguments.names.is_empty()) {
+        groups.retain(|group| before.iter().any(|row| group.names.contains(&row.name)));
     }
-    let mut rows = Vec::new();
-    for group in groups {
-        eprintln!("measure {}", group.names.join(", "));
-        rows.extend((group.measure)(&setting)?);
-    }
+    let mut rows = measure(&groups, runs, &setting, &machine)?;
     println!("\n{machine}\n\n{}", table::show(&rows));
-    let json = table::as_json(&rows, &machine);
     if let Some(file) = &arguments.json {
-        std::fs::write(file, format!("{json:#}\n")).map_err(|error| format!("can't write {}: {error}", file.display()))?;
-    }
-    if let Some(before) = before {
-        let (compared, left_out) = compare::runs(&before, compare::parse(&json, &machine)?);
-        return Ok(told(&compared, &left_out));
+        let json = format!("{:#}\n", table::as_json(&rows, &machine, runs));
+        std::fs::write(file, json).map_err(|error| format!("can't write {}: {error}", file.display()))?;
     }
     let missed = rows.iter().any(|row| row.verdict() == Verdict::Missed);
-    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if runs == 1 {
+        rows.iter_mut().for_each(Row::keep_median);
+    }
+    match before {
+        Some(before) => Ok(told(&compare::compare(&before, rows, compare::runs))),
+        None if missed => Ok(ExitCode::FAILURE),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Measures here, or, where there is more than one run, each time in a process of its own.
+fn measure(groups: &[&Group], runs: usize, setting: &Setting, machine: &str) -> Result<Vec<Row>, String> {
+    let mut this = Program::this(&setting.repository)?;
+    for group in groups {
+        eprintln!("measure {}{}", group.names.join(", "), if runs > 1 { format!(", {runs} times") } else { String::new() });
+        if runs == 1 {
+            this.rows.extend((group.measure)(setting)?);
+        } else {
+            (0..runs).try_for_each(|_| this.run(group.names[0], &setting.scratch, machine))?;
+        }
+    }
+    Ok(this.rows)
 }
 
 /// Two programs, group by group, and in each group in turn.
-fn in_pairs(programs: &Programs, groups: &[&Group], pairs: usize, setting: &Setting) -> Result<ExitCode, String> {
-    let (mut compared, mut left_out) = (Vec::new(), Vec::new());
-    for (of, (program, root)) in [("before", &programs.before), ("now", &programs.after)] {
-        println!("{of}: {} with the plugins of {}", program.display(), root.display());
-    }
-    println!("{}, {pairs} pairs of runs", programs.machine);
+fn in_turn(mut before: Program, groups: &[&Group], runs: usize, setting: &Setting, machine: &str) -> Result<ExitCode, String> {
+    let mut now = Program::this(&setting.repository)?;
+    println!("before: {before}\nnow: {now}\n{machine}, {runs} pairs of runs");
     for group in groups {
-        eprintln!("measure {} {pairs} times with each", group.names.join(", "));
-        let (rows, without) = programs.compare(group.names[0], pairs, &setting.scratch)?;
-        compared.extend(rows);
-        left_out.extend(without);
+        eprintln!("measure {}, {runs} times with each", group.names.join(", "));
+        for pair in 0..runs {
+            // A B, B A, A B, …: what changes slowly favours neither.
+            let (first, second) = if pair % 2 == 0 { (&mut before, &mut now) } else { (&mut now, &mut before) };
+            first.run(group.names[0], &setting.scratch, machine)?;
+            second.run(group.names[0], &setting.scratch, machine)?;
+        }
     }
-    Ok(told(&compared, &left_out))
+    Ok(told(&compare::compare(&before.rows, now.rows, compare::pairs)))
 }
 
 /// Prints what has become of the rows.
-fn told(compared: &[compare::Compared], left_out: &[String]) -> ExitCode {
+fn told((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitCode {
     println!("\n{}", compare::show(compared));
-    left_out.iter().for_each(|what| println!("not compared, since only one of both has a figure: {what}"));
+    left_out.iter().for_each(|what| println!("not compared, since not each run of both has a figure: {what}"));
     let worse = compared.iter().any(|row| row.verdict() == compare::Verdict::Worse);
     if worse { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -152,8 +167,8 @@ struct Arguments {
     json: Option<PathBuf>,
     /// The figures, or the other program, to hold this one's against.
     compare: Option<PathBuf>,
-    /// So many runs of each program.
-    pairs: Option<usize>,
+    /// So many runs of each program, each a process of its own unless it is the only one.
+    runs: Option<usize>,
     /// Measure this process with so many plugins loaded, and nothing else.
     loaded: Option<usize>,
     /// Make calls of a case between marks, with what is compiled in a folder, for who counts what they do; and nothing else.
@@ -172,9 +187,10 @@ impl Arguments {
                 "--repository" => arguments.repository = value()?.into(),
                 "--json" => arguments.json = Some(value()?.into()),
                 "--compare" => arguments.compare = Some(value()?.into()),
-                "--pairs" => {
-                    let pairs = value()?.parse().ok().filter(|pairs| *pairs > 0).ok_or("--pairs takes a number from 1")?;
-                    arguments.pairs = Some(pairs);
+                "--runs" => {
+                    let runs =
+                        value()?.parse().ok().filter(|runs| (1..=100).contains(runs)).ok_or("--runs takes a number from 1 to 100")?;
+                    arguments.runs = Some(runs);
                 }
                 "--counted" => arguments.counted = Some((value()?, words.next().ok_or("--counted needs a folder, too")?.into())),
                 "--loaded" => arguments.loaded = Some(value()?.parse().map_err(|error| format!("--loaded takes a number: {error}"))?),
@@ -183,7 +199,7 @@ impl Arguments {
                 other => {
                     let known: Vec<_> = GROUPS.iter().flat_map(|group| group.names).copied().collect();
                     return Err(format!(
-                        "`{other}` is no bench and no flag; there are {}, --json FILE, --compare FILE | PROGRAM and --pairs N",
+                        "`{other}` is no bench and no flag; there are {}, --json FILE, --compare FILE | PROGRAM and --runs N",
                         known.join(", ")
                     ));
                 }
@@ -219,13 +235,15 @@ mod tests {
         let arguments = parse(&["--json", "out.json", "echo", "--repository", "x"]).unwrap();
         assert_eq!(arguments.json.as_deref(), Some("out.json".as_ref()));
         assert_eq!((arguments.names, arguments.repository), (vec!["echo".to_owned()], "x".into()));
-        let arguments = parse(&["--compare", "before", "--pairs", "9"]).unwrap();
-        assert_eq!((arguments.compare.as_deref(), arguments.pairs), (Some("before".as_ref()), Some(9)));
+        let arguments = parse(&["--compare", "before", "--runs", "9"]).unwrap();
+        assert_eq!((arguments.compare.as_deref(), arguments.runs), (Some("before".as_ref()), Some(9)));
     }
 
     #[test]
     fn mistakes_are_refused() {
-        for words in [&["--json"][..], &["nothing"], &["--loaded", "many"], &["--compare"], &["--pairs", "0"], &["--pairs", "x"]] {
+        for words in
+            [&["--json"][..], &["nothing"], &["--loaded", "many"], &["--compare"], &["--runs", "0"], &["--runs", "101"], &["--runs", "x"]]
+        {
             assert!(parse(words).is_err(), "{words:?}");
         }
     }

@@ -11,11 +11,12 @@ use crate::measure::median_ratio;
 pub(crate) const FORMAT: u64 = 1;
 
 /// One thing that was measured.
+#[derive(Debug, Clone)]
 pub(crate) struct Row {
     /// Chooses the row on the command line.
     pub(crate) name: &'static str,
     pub(crate) what: String,
-    /// The figure of each round, of which the median counts; none if it could not be measured.
+    /// The figure of each round, or of each run where there were several, of which the median counts; none if it could not be measured.
     pub(crate) samples: Vec<f64>,
     pub(crate) unit: Unit,
     pub(crate) target: Target,
@@ -38,7 +39,7 @@ pub(crate) enum Unit {
 }
 
 /// What a value has to reach.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     AtMost(f64),
     AtLeast(f64),
@@ -64,7 +65,7 @@ impl Row {
     }
 
     /// What the target is about.
-    fn value(&self) -> Option<f64> {
+    pub(crate) fn value(&self) -> Option<f64> {
         if self.samples.is_empty() { None } else { Some(median_ratio(self.samples.clone())) }
     }
 
@@ -76,6 +77,33 @@ impl Row {
             (Some(value), Target::AtLeast(least)) if value >= least => Verdict::Reached,
             _ => Verdict::Missed,
         }
+    }
+
+    /// Leaves of the rounds of one run what counts.
+    pub(crate) fn keep_median(&mut self) {
+        self.samples = self.value().into_iter().collect();
+    }
+
+    /// A row that [`as_json`] wrote.
+    pub(crate) fn parse(row: &Value) -> Option<Row> {
+        let text = |key: &str| Some(row[key].as_str()?.to_owned());
+        let target = match (row["comparison"].as_str(), row["better"].as_str()?) {
+            (Some("at most"), "lower") => Target::AtMost(row["target"].as_f64()?),
+            (Some("at least"), "higher") => Target::AtLeast(row["target"].as_f64()?),
+            (None, "lower") => Target::Lower,
+            (None, "higher") => Target::Higher,
+            _ => return None,
+        };
+        Some(Row {
+            // As long as the program, which parses a few.
+            name: text("name")?.leak(),
+            what: text("what")?,
+            samples: row["samples"].as_array()?.iter().map(Value::as_f64).collect::<Option<_>>()?,
+            unit: Unit::parse(row["unit"].as_str()?)?,
+            target,
+            ours: text("berth")?,
+            rival: text("rival")?,
+        })
     }
 
     fn json(&self) -> Value {
@@ -135,8 +163,7 @@ impl Unit {
         }
     }
 
-    /// The unit that a file of figures names.
-    pub(crate) fn parse(word: &str) -> Option<Unit> {
+    fn parse(word: &str) -> Option<Unit> {
         Unit::ALL.into_iter().find(|unit| unit.word() == word)
     }
 
@@ -185,9 +212,9 @@ pub(crate) fn align<const COLUMNS: usize>(lines: &[[String; COLUMNS]], figures: 
     table
 }
 
-/// The rows and where they were measured.
-pub(crate) fn as_json(rows: &[Row], machine: &str) -> Value {
-    json!({ "format": FORMAT, "machine": machine, "rows": rows.iter().map(Row::json).collect::<Vec<_>>() })
+/// The rows, where they were measured, and in how many runs.
+pub(crate) fn as_json(rows: &[Row], machine: &str, runs: usize) -> Value {
+    json!({ "format": FORMAT, "machine": machine, "runs": runs, "rows": rows.iter().map(Row::json).collect::<Vec<_>>() })
 }
 
 /// A time in the unit that suits it.
@@ -232,6 +259,19 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1], " 0.012 ×  ≤ 0.033 ×  reached       a thing  1 ms   2 ms");
         assert_eq!(lines[2], "       –  ≥ 15.00 ×  not measured  a thing  1 ms   2 ms");
+    }
+
+    #[test]
+    fn rows_are_read_as_they_were_written() {
+        for target in [Target::AtMost(0.5), Target::AtLeast(15.0), Target::Lower, Target::Higher] {
+            for value in [None, Some(1.5)] {
+                let written = row(value, target).json();
+                assert_eq!(Row::parse(&written).expect("it is whole").json(), written);
+            }
+        }
+        let mut other = row(None, Target::AtMost(1.0)).json();
+        other["better"] = "higher".into();
+        assert!(Row::parse(&other).is_none());
     }
 
     #[test]
