@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::support::{Scene, attacks, loot, refused, run};
 
 /// Links that lead out of the granted folder, made by the operator or a program of theirs.
-fn with_links(root: &Path) {
+pub(crate) fn with_links(root: &Path) {
     let granted = root.join("granted");
     let link = |target: &Path, name: &str| symlink(target, granted.join(name)).expect("a link is made");
     fs::create_dir_all(granted.join("sub/deeper")).expect("folders are made");
@@ -33,7 +33,7 @@ fn with_links(root: &Path) {
 }
 
 /// Ways to the secret.
-fn ways_out(scene: &Scene) -> Vec<PathBuf> {
+pub(crate) fn ways_out(scene: &Scene) -> Vec<PathBuf> {
     let (granted, outside) = (&scene.granted, &scene.outside);
     let below_root = scene.secret_file.strip_prefix("/").expect("it is absolute");
     let mut ways = vec![
@@ -60,7 +60,7 @@ fn ways_out(scene: &Scene) -> Vec<PathBuf> {
 }
 
 /// Attacks each of `paths`, and all have to be refused.
-async fn all_fail(scene: &Scene, attack: &str, paths: &[PathBuf]) {
+pub(crate) async fn all_fail(scene: &Scene, attack: &str, paths: &[PathBuf]) {
     for path in paths {
         let answer = scene.attack(attack, json!({ "path": path, "to": scene.granted.join("taken"), "text": "secret-of" })).await;
         assert!(answer.outcome.is_err(), "{attack} {}: {answer:?}", path.display());

@@ -39,6 +39,7 @@ mod policy_commands;
 mod processes;
 mod provisional;
 mod races;
+mod reached;
 mod ready;
 mod reload;
 mod remedies;

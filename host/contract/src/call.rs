@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Content, Report};
+use crate::{Content, PathRules, Report};
 
 /// One invocation of a tool, as the host hands it to a provider.
 #[derive(Clone)]
@@ -34,6 +34,8 @@ pub struct Call {
     pub origins: Vec<String>,
     /// Whether the call is one that only reads: its requests are `GET` and `HEAD`, and its directories are read-only.
     pub read_only: bool,
+    /// What the rules about calls say of the paths that it reaches. `None`: nothing that the grants don't say.
+    pub path_rules: Option<Arc<dyn PathRules>>,
     /// Where the provider puts what it has to tell of the call beside its outcome.
     pub report: Arc<Report>,
     /// Where progress and partial output go.

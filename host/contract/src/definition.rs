@@ -56,6 +56,14 @@ impl Definition {
         Some(argument)
     }
 
+    /// The argument that takes a glob over paths, and the one that names the folder where it begins: `berth:pattern-base` in the meta, an object
+    /// of the two. Of an absolute glob, the folder is what the call acts on.
+    pub fn pattern_base(&self) -> Option<(&str, &str)> {
+        let (pattern, folder) = self.meta.as_ref()?.get("berth:pattern-base")?.as_object()?.iter().next()?;
+        let (properties, folder) = (self.input_schema.get("properties")?, folder.as_str()?);
+        (properties.get(pattern).is_some() && properties.get(folder).is_some()).then_some((pattern, folder))
+    }
+
     /// Whether a call with these arguments only reads, though others of the tool's may act: `berth:reads-when` in the meta, an object of
     /// pointers into the arguments, each with the values that reading has there. A value that is left out is the schema's default.
     pub fn reads_with(&self, arguments: &Value) -> bool {

@@ -19,6 +19,8 @@ pub struct Told {
     pub denial: Option<Denial>,
     /// How many operations were refused.
     pub denials: u64,
+    /// What its listings and searches left out, since rules about calls are against it.
+    pub left_out: LeftOut,
     /// What a program that the call started ended with.
     pub exit_code: Option<i32>,
     /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
@@ -29,6 +31,15 @@ pub struct Told {
     pub seen: Seen,
     /// Bytes of the paths in `seen`.
     bytes: usize,
+}
+
+/// What listings and searches of a call left out since rules about calls are against it. What the grants don't let be read is not told here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The first of what a rule denies.
+    pub denied: Option<Denial>,
+    /// The first of what a rule asks for, and how many there were.
+    pub asked: Option<(Denial, u64)>,
 }
 
 /// A request that a call has made, or was refused.
@@ -172,6 +183,18 @@ impl Report {
         }
         told.requests.push(requested);
         Some(told.requests.len() - 1)
+    }
+
+    /// A listing or a search of the call left something out, since a rule about calls denies it, or `asks` for it. `explain` puts the first
+    /// of them into words.
+    pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
+        let mut told = self.told();
+        let LeftOut { denied, asked } = &mut told.left_out;
+        match (asks, asked) {
+            (true, Some((_, count))) => *count += 1,
+            (true, asked @ None) => *asked = Some((explain(), 1)),
+            (false, _) => drop(denied.get_or_insert_with(explain)),
+        }
     }
 
     /// What was told so far.

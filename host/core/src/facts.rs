@@ -11,6 +11,7 @@ use crate::approvals::Approval;
 use crate::catalogue::Tool;
 use crate::counting::Taken;
 use crate::filters::Filtered;
+use crate::governor::Reached;
 use crate::host::Audience;
 use crate::results::Key;
 use crate::session::Session;
@@ -38,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) attachments: Vec<Content>,
     pub(crate) subjects: Vec<ActedOn>,
     pub(crate) decision: Option<Decision>,
+    /// The rules about calls that say what it may reach beside what it names.
+    pub(crate) reached: Option<Reached>,
     /// The place in the session's quota and rate, until the call runs.
     pub(crate) place: Option<Taken>,
     pub(crate) approval: Option<Approval>,

@@ -1,9 +1,10 @@
 //! Which calls may run: the gates of `berth-policy`, with the rules that the configuration has.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use berth_contract::{Definition, HostError};
-use berth_policy::{Decision, Dependencies, Policy, Switches};
+use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
 use crate::catalogue::Tool;
 use crate::config::Loaded;
@@ -19,10 +20,26 @@ pub(crate) struct Governor {
 /// What calls are decided by.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
+    /// Which rules these are: a number that no others have.
+    pub(crate) generation: u64,
     pub(crate) switches: Switches,
     pub(crate) dependencies: Option<Dependencies>,
     pub(crate) counting: Counting,
+}
+
+/// The rules that say what a call may reach beside what it names.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) paths: Arc<ReachedPaths>,
+    generation: u64,
+}
+
+impl Reached {
+    /// What no other rules have: an answer that was made under some is no answer under others.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {}", self.generation, self.paths.identity())
+    }
 }
 
 impl Rules {
@@ -30,8 +47,9 @@ impl Rules {
     ///
     /// [`HostError::Config`] for a rule that can't be used.
     pub(crate) fn of(config: &Loaded) -> Result<Self, HostError> {
-        let policy = config.policy()?;
-        Ok(Self { policy, switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) })
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (policy, generation) = (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
+        Ok(Self { policy, generation, switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) })
     }
 
     /// Whether every call of a tool would be denied, whatever it is called with.
@@ -60,12 +78,18 @@ impl Governor {
     }
 
     /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed, so that nobody is asked again; everything
-    /// else is looked at nevertheless.
-    pub(crate) fn decide(&self, facts: &Facts, confirmed: bool) -> Decision {
-        match facts.action() {
-            Some(action) => self.rules().policy.decide(&action, confirmed),
-            None => berth_policy::undecided(),
-        }
+    /// else is looked at nevertheless. Of a call that may run, the same rules say what it may reach beside what it names.
+    pub(crate) fn decide(&self, facts: &Facts, confirmed: bool) -> (Decision, Option<Reached>) {
+        let Some(action) = facts.action() else { return (berth_policy::undecided(), None) };
+        let rules = self.rules();
+        let decision = rules.policy.decide(&action, confirmed);
+        let reaches_files = facts.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
+            let policy = plugin.policy();
+            policy.files.is_some() || policy.process.is_some()
+        });
+        let may_run = decision.verdict == Verdict::Allow && reaches_files;
+        let paths = if may_run { rules.policy.reached(&action) } else { None };
+        (decision, paths.map(|paths| Reached { paths, generation: rules.generation }))
     }
 
     /// Whether one of the commands that a call would run is on the blocklist: decided before anything else is, its paths too.

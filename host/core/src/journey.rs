@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_contract::{Call, CallId, CancellationToken, Events, Failure, Outcome, Report};
+use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report};
 use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
@@ -78,6 +78,7 @@ impl Host {
             attachments,
             subjects: Vec::new(),
             decision: None,
+            reached: None,
             place: None,
             approval: None,
             waited: Duration::ZERO,
@@ -146,7 +147,10 @@ impl Host {
         tool.tally.count(outcome.is_ok(), time);
         self.results.keep(facts, &outcome, time);
         waiting::completed(&self.governor.rules(), facts, &outcome);
-        outcome
+        outcome.map(|mut output| {
+            output.content.extend(left_out(facts).map(Content::text));
+            output
+        })
     }
 
     /// Refuses a tool that is switched off, before anything else is said of its call.
@@ -185,7 +189,8 @@ impl Host {
 
     /// What the gates say. Where it can't be told whether the tool waits for others, what those before said is kept for the record.
     fn decide(&self, facts: &mut Facts, catalogue: &Catalogue, confirmed: bool) -> Result<Decision, Failure> {
-        let decision = self.governor.decide(facts, confirmed);
+        let (decision, reached) = self.governor.decide(facts, confirmed);
+        facts.reached = reached;
         if decision.verdict == Verdict::Deny {
             return Ok(decision);
         }
@@ -197,6 +202,14 @@ impl Host {
             }
         }
     }
+}
+
+/// What the answer has to say of what it was made without, since it needs approval.
+fn left_out(facts: &Facts) -> Option<String> {
+    let (denial, count) = facts.report.told().left_out.asked.take()?;
+    let Denial { action, rule, place, remedy, .. } = denial;
+    let entries = if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
+    Some(format!("[Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}]\n"))
 }
 
 /// The refusal that a decision comes to.
@@ -243,6 +256,7 @@ impl Facts {
             network,
             origins: self.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),
             read_only: tool.annotations_with(&self.arguments).read_only,
+            path_rules: self.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
             report: Arc::clone(&self.report),
             events,
             cancel: cancel.clone(),

@@ -64,7 +64,11 @@ impl Results {
         if !believed.read_only || !believed.cacheable || !facts.attachments.is_empty() {
             return None;
         }
-        let key = *facts.answer.insert(Key::new(&tool, Sha256::digest(canonical(&facts.arguments)).into()));
+        let mut call = Sha256::new_with_prefix(canonical(&facts.arguments));
+        if let Some(reached) = &facts.reached {
+            call.update(reached.identity());
+        }
+        let key = *facts.answer.insert(Key::new(&tool, call.finalize().into()));
         let entry = answers.get(&key, &tool, bounds, Instant::now())?;
         let began = Instant::now();
         let still = self.is_still(&tool, &entry).await;

@@ -57,7 +57,25 @@ pub(crate) fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Res
             fields.insert(argument.to_owned(), value);
         }
     }
+    if let Some((pattern, folder)) = definition.pattern_base() {
+        name_folder(arguments, pattern, folder);
+    }
     Ok(())
+}
+
+/// Parts an absolute glob before its first wildcard, where the call names no folder: what it acts on is the folder that is looked through.
+fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
+    let Some(glob) = arguments.get(pattern).and_then(Value::as_str).filter(|glob| glob.starts_with('/')) else { return };
+    if arguments.get(folder).is_some_and(|folder| !folder.is_null()) {
+        return;
+    }
+    let wild = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
+    let split = glob[..wild].rfind('/').unwrap_or(0);
+    let (base, rest) = (glob[..split.max(1)].to_owned(), format!("./{}", &glob[split + 1..]));
+    if let Value::Object(fields) = Arc::make_mut(arguments) {
+        fields.insert(folder.to_owned(), Value::String(base));
+        fields.insert(pattern.to_owned(), Value::String(rest));
+    }
 }
 
 /// Checks the arguments of a call.
@@ -189,6 +207,30 @@ mod tests {
         // Not a name of it: the schema has the say.
         for other in [json!({ "CMD": "ls" }), json!({ "a": { "cmd": "ls" } }), json!(["ls"]), json!(5), json!({})] {
             check_rename(other.clone(), Some(other));
+        }
+    }
+
+    #[test]
+    fn the_folder_of_an_absolute_glob_is_an_argument() {
+        let properties = json!({ "pattern": { "type": "string" }, "path": { "type": "string" } });
+        let mut definition = Definition::new("find_path", "finds", json!({ "type": "object", "properties": properties }));
+        definition.meta = Some(json!({ "berth:pattern-base": { "pattern": "path" } }));
+        for (given, expected) in [
+            (json!({ "pattern": "/a/b/*.rs" }), json!({ "path": "/a/b", "pattern": "./*.rs" })),
+            (json!({ "pattern": "/a/b", "path": null }), json!({ "path": "/a", "pattern": "./b" })),
+            (json!({ "pattern": "/a/b/" }), json!({ "path": "/a/b", "pattern": "./" })),
+            (json!({ "pattern": "/*" }), json!({ "path": "/", "pattern": "./*" })),
+            (json!({ "pattern": "/a/{b,c}/d" }), json!({ "path": "/a", "pattern": "./{b,c}/d" })),
+            (json!({ "pattern": "/é/[x]" }), json!({ "path": "/é", "pattern": "./[x]" })),
+            (json!({ "pattern": "/a/\\*b/*" }), json!({ "path": "/a", "pattern": "./\\*b/*" })),
+            (json!({ "pattern": "src/*.rs" }), json!({ "pattern": "src/*.rs" })),
+            (json!({ "pattern": "/a/*", "path": "/a" }), json!({ "pattern": "/a/*", "path": "/a" })),
+            (json!({ "pattern": 5 }), json!({ "pattern": 5 })),
+            (json!([]), json!([])),
+        ] {
+            let mut arguments = Arc::new(given.clone());
+            rename(&definition, &mut arguments).expect("nothing is given twice");
+            assert_eq!(*arguments, expected, "{given}");
         }
     }
 

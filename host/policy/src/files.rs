@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use berth_contract::text::{cut, toml};
-use berth_contract::{Access, Denial};
+use berth_contract::{Access, Denial, PathRefusal};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::origin::{Origin, OriginKind};
@@ -132,6 +132,14 @@ impl PathGlobs {
         (format!("{key} = \"{pattern}\""), place, remedy)
     }
 
+    /// The folders above the first wildcard of each pattern that begins at the root; where it has none, the path itself.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.patterns.iter().filter(|pattern| pattern.starts_with('/')).map(|pattern| {
+            let parts = pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
+            parts.fold(PathBuf::from("/"), |path, part| path.join(part))
+        })
+    }
+
     /// The patterns that begin at the root, up to their first wildcard: folders that certainly hold something denied.
     fn anchors(&self) -> impl Iterator<Item = (usize, &Path)> {
         self.patterns.iter().enumerate().filter(|(_, pattern)| pattern.starts_with('/')).map(|(index, pattern)| {
@@ -182,6 +190,8 @@ pub enum Refusal {
     GrantRoot(usize),
     /// A folder that can't be moved or removed as a whole, since more lies below it than is checked.
     TooMuchBelow,
+    /// A rule about calls, which knows its own words.
+    OfCall(PathRefusal),
 }
 
 impl FileRules {
@@ -334,6 +344,7 @@ impl FileRules {
                 &built_in,
                 "Move or remove smaller parts.".into(),
             ),
+            Refusal::OfCall(_) => ("a rule about calls".to_owned(), &built_in, "`berth policy check` says what the rules are.".into()),
         };
         let (place, remedy) = (place.text.clone().into_owned(), remedy.into_owned());
         Denial { capability: "files".to_owned(), action: format!("{verb} {shown}"), rule, place, remedy }

@@ -205,6 +205,11 @@ impl Pattern {
         }
     }
 
+    /// Whether it matches one text by the letter, and nothing below that.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self.0, Form::Exact(_))
+    }
+
     pub(crate) fn matches_text(&self, text: &str) -> bool {
         match &self.0 {
             Form::Exact(only) => only == text,

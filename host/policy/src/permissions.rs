@@ -61,8 +61,23 @@ impl Permissions {
     }
 
     fn lists<'p, 'n>(&'p self, tool: &'n str, aliases: &'n [String]) -> impl Iterator<Item = &'p [Permission]> + use<'p, 'n> {
+        self.named_lists(tool, aliases).map(|(_, _, list)| list)
+    }
+
+    /// The lists of a tool, each with the name that it stands under and its number among those of that name.
+    pub(crate) fn named_lists<'p, 'n>(
+        &'p self,
+        tool: &'n str,
+        aliases: &'n [String],
+    ) -> impl Iterator<Item = (&'n str, usize, &'p [Permission])> + use<'p, 'n> {
         let names = std::iter::once(tool).chain(aliases.iter().map(String::as_str));
-        names.filter_map(move |name| self.tools.get(name)).flatten().map(Vec::as_slice)
+        let lists = names.filter_map(move |name| Some((name, self.tools.get(name)?)));
+        lists.flat_map(|(name, lists)| lists.iter().enumerate().map(move |(index, list)| (name, index, list.as_slice())))
+    }
+
+    /// One of these lists.
+    pub(crate) fn list(&self, name: &str, index: usize) -> &[Permission] {
+        self.tools.get(name).and_then(|lists| lists.get(index)).map_or(&[], Vec::as_slice)
     }
 
     /// Whether there is a list for the tool that denies whatever it is called with.

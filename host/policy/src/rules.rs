@@ -3,7 +3,10 @@
 //! Each set is decided on its own, and can only take away: a denial wins over everything, and where a set has rules that allow, nothing
 //! passes it that none of them matches. So an `allow` in one set never undoes what another one denies.
 
-use berth_contract::{Access, SubjectKind};
+use std::borrow::Cow;
+use std::path::Path;
+
+use berth_contract::Access;
 use regex::Regex;
 use serde_json::Value;
 
@@ -90,9 +93,7 @@ impl RuleSet {
                 gate,
                 rule: rule.rule.clone().into(),
                 place: rule.place.text.clone(),
-                remedy: rule.place.remedy(|| {
-                    format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less.")
-                }),
+                remedy: rule.remedy(table),
             });
         }
         let allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow);
@@ -105,17 +106,9 @@ impl RuleSet {
         (!passes).then(|| Decision {
             verdict: Verdict::Deny,
             gate,
-            rule: format!("the rules of {table} that allow, none of which matches").into(),
+            rule: none_allows(table).into(),
             place: first.place.text.clone(),
-            remedy: {
-                let table = table.trim_matches(['[', ']']);
-                let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{}\"]", action.tool);
-                match &first.place.kind {
-                    // The rules of such a file and those of the user's own are one list.
-                    OriginKind::Trusted(_) => format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into(),
-                    _ => first.place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
-                }
-            },
+            remedy: to_allow(&first.place, table, action.tool, ""),
         })
     }
 
@@ -128,6 +121,22 @@ impl RuleSet {
         let mut allowing = self.rules.iter().filter(|rule| rule.effect == Effect::Allow).peekable();
         self.rules.iter().filter(|rule| rule.effect == Effect::Deny).filter(named).any(whatever)
             || allowing.peek().is_some() && tool != REST && !allowing.any(|rule| rule.names(tool))
+    }
+}
+
+/// The rule that a set makes which has rules that allow.
+pub(crate) fn none_allows(table: &str) -> String {
+    format!("the rules of {table} that allow, none of which matches")
+}
+
+/// The rule that would let a tool pass such a set, `more` lines of it included.
+pub(crate) fn to_allow(place: &Origin, table: &str, tool: &str, more: &str) -> Cow<'static, str> {
+    let table = table.trim_matches(['[', ']']);
+    let rule = || format!("[[{table}.rules]]\neffect = \"allow\"\ntools = [\"{tool}\"]{more}");
+    match &place.kind {
+        // The rules of such a file and those of the user's own are one list.
+        OriginKind::Trusted(_) => format!("To allow it, add a rule to your own berth.toml:\n{}", rule()).into(),
+        _ => place.remedy(|| format!("To allow it, add a rule:\n{}", rule())),
     }
 }
 
@@ -147,8 +156,39 @@ impl Rule {
                 || action.subjects.iter().any(|subject| self.matches_subject(action, Some(subject))))
     }
 
+    /// What undoes it where it denies.
+    pub(crate) fn remedy(&self, table: &str) -> Cow<'static, str> {
+        self.place
+            .remedy(|| format!("No rule that allows changes that. To allow it, take this rule out of {table}, or have it match less."))
+    }
+
+    /// Whether it says something of paths that a call reaches without naming them. One that denies all reading is about calls that read.
+    pub(crate) fn is_about_paths(&self) -> bool {
+        self.paths.is_some() || self.access == Some(Access::Write)
+    }
+
+    /// Whether it denies a path to a call that it [`matches`](Self::matches).
+    pub(crate) fn denies_path(&self, path: &Path, access: Access) -> bool {
+        self.bounds(access) && self.covers(path)
+    }
+
+    /// Whether it lets such a call have a path. What may be written may be read for that.
+    pub(crate) fn allows_path(&self, path: &Path, access: Access) -> bool {
+        (self.bounds(access) || self.bounds(Access::Write)) && self.covers(path)
+    }
+
+    /// Whether it is about such an access. Who may not read a path may not write it either: moved, it could be read.
+    fn bounds(&self, access: Access) -> bool {
+        let reading = self.effect == Effect::Deny && self.paths.is_some();
+        self.access.is_none_or(|bound| bound == access || bound == Access::Read && reading)
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        self.paths.as_ref().is_none_or(|globs| globs.covers(path))
+    }
+
     /// Whether everything but the subject is as the rule says.
-    fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
+    pub(crate) fn matches(&self, action: &Action<'_>, trust: Trust) -> bool {
         let trusted = |bound: Trust| match self.effect {
             Effect::Allow => trust <= bound,
             Effect::Deny => trust >= bound,
@@ -161,11 +201,8 @@ impl Rule {
 
     fn matches_subject(&self, action: &Action<'_>, subject: Option<&ActedOn>) -> bool {
         let access = subject.map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| subject.access);
-        let on_path = |globs: &PathGlobs| {
-            let path = subject.filter(|subject| matches!(subject.kind, SubjectKind::Path | SubjectKind::Name));
-            path.is_some_and(|path| globs.covers(std::path::Path::new(&path.text)))
-        };
-        self.access.is_none_or(|bound| bound == access) && self.paths.as_ref().is_none_or(on_path)
+        let path = || subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text));
+        self.bounds(access) && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))
     }
 }
 

@@ -173,6 +173,20 @@ pub(crate) fn with_obstacle(outcome: Outcome, state: &CallState) -> Outcome {
     })
 }
 
+/// A tool that does not go on since a listing left something out can't know why. Where it was for a rule about calls, the host says so.
+fn for_what_was_left_out(failure: Failure, report: &Report) -> Failure {
+    if failure.category != Category::PermanentFailure || failure.code.as_deref() != Some("not-permitted") {
+        return failure;
+    }
+    let mut told = report.told();
+    let left_out = &mut told.left_out;
+    let Some(denial) = left_out.denied.take().or_else(|| left_out.asked.take().map(|(denial, _)| denial)) else { return failure };
+    let message = format!("{denial} (The tool said: {})", failure.message);
+    told.denials += 1;
+    told.denial.get_or_insert_with(|| denial.clone());
+    Failure { category: Category::PolicyBlocked, code: None, message, denial: Some(denial), ..failure }
+}
+
 /// The host remembers its denials: a failure that may have come from one says so, whatever the guest made of it (invariant 5).
 pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &Value, definition: &Definition, report: &Report) -> Outcome {
     let (of_files, files) = state.files.denials().take();
@@ -187,7 +201,7 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
         Err(failure) => failure,
         ok => return ok,
     };
-    let Some(denial) = denial else { return Err(failure) };
+    let Some(denial) = denial else { return Err(for_what_was_left_out(failure, report)) };
     let host_stopped_it = matches!(failure.code.as_deref(), Some("cpu_budget" | "memory_limit" | "result_limit"))
         || matches!(failure.category, Category::Timeout | Category::Cancelled);
     let of_a_subject = || {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_contract::{CancellationToken, Definition, Denial, Failure, FilterDefinition, FilterInput, FilterVerdict};
+use berth_contract::{CancellationToken, Definition, Denial, Failure, FilterDefinition, FilterInput, FilterVerdict, PathRules};
 use berth_policy::Programs;
 use berth_system::egress::Egress;
 use berth_system::files::Grants;
@@ -102,6 +102,8 @@ pub struct Failed<'a> {
     pub stderr: &'a str,
     /// Whether it had the network.
     pub network: bool,
+    /// What the rules about calls said of the paths that it reached.
+    pub path_rules: Option<&'a dyn PathRules>,
 }
 
 impl fmt::Debug for ProcessPolicy {

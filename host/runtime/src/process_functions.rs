@@ -180,7 +180,9 @@ impl CallState {
             if finished.code != Some(0) {
                 let tail = |bytes: &[u8]| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..]).into_owned();
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
-                let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network: processes.reaches_network() };
+                let path_rules = processes.path_rules.as_deref();
+                let network = processes.reaches_network();
+                let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network, path_rules };
                 notices.extend(processes.policy.counsel.advice(&failed));
             }
         }
@@ -237,7 +239,7 @@ impl Processes {
         };
         let directory = self.directory(options.directory.as_deref())?;
         let environment = self.environment(&options.environment)?;
-        Ok(Command { arguments, environment, directory, network: self.reaches_network() })
+        Ok(Command { arguments, environment, directory, network: self.reaches_network(), path_rules: self.path_rules.clone() })
     }
 
     fn reaches_network(&self) -> bool {
@@ -319,6 +321,10 @@ impl Processes {
         let refuse = |path: &Path, refusal| Refused::Denied(Box::new(rules.explain(refusal, path, Access::Read)));
         let real = berth_system::files::real_or_given(asked);
         rules.decide(&real, Kind::Directory, Access::Read).map_err(|refusal| refuse(&real, refusal))?;
+        if let Some(rules) = &self.path_rules {
+            let explain = |refusal| Refused::Denied(Box::new(rules.explain(refusal, &real, Access::Read)));
+            rules.decide(&real, Access::Read).map_err(explain)?;
+        }
         Ok(real)
     }
 

@@ -205,12 +205,15 @@ async fn execute(job: Job) -> Outcome {
             if store.data().files.looked() {
                 call.report.lost_sight();
             }
-            let view = plugin.policy.files.as_ref().map(|grants| FileView::new(Arc::clone(grants), read_only).telling(&call.report));
+            let view =
+                |grants| FileView::new(Arc::clone(grants), read_only).telling(&call.report).under(call.path_rules.as_ref(), &call.report);
+            let view = plugin.policy.files.as_ref().map(view);
             let files = Files::new(view, limits.written);
             let processes = plugin.policy.process.as_ref().map(|policy| Processes {
                 policy: Arc::clone(policy),
                 directory: plugin.policy.directory().map(Path::to_owned),
                 commands: call.commands,
+                path_rules: call.path_rules.clone(),
                 network: call.network,
                 read_only,
                 running: Arc::new(()),

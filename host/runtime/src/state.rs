@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use berth_contract::{CallId, Content, Events, NoEvents, Report};
+use berth_contract::{CallId, Content, Events, NoEvents, PathRules, Report};
 use berth_system::egress::Requests;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
@@ -54,6 +54,8 @@ pub(crate) struct Processes {
     pub(crate) directory: Option<PathBuf>,
     /// The command lines that a shell may run: those that were decided on.
     pub(crate) commands: Vec<String>,
+    /// What the rules about calls say of the paths that they reach.
+    pub(crate) path_rules: Option<Arc<dyn PathRules>>,
     pub(crate) network: bool,
     /// Whether the tool says that it only reads.
     pub(crate) read_only: bool,

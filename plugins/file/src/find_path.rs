@@ -49,6 +49,7 @@ impl Tool for FindPath {
     const ANNOTATIONS: Annotations = Annotations { cacheable: true, ..Annotations::READ_ONLY };
     const SUBJECTS: &[Subject] = &[Subject::reads_path("/path")];
     const ALIASES: &[&str] = &["glob", "glob_search"];
+    const PATTERN_BASE: Option<(&str, &str)> = Some(("pattern", "path"));
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
@@ -75,9 +76,10 @@ impl Tool for FindPath {
     }
 }
 
-/// Where to look, and the glob from there. An absolute pattern is parted before its first special part.
+/// Where to look, and the glob from there. The host parts an absolute pattern that comes without a path, so that it knows where is looked.
 fn place(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
-    let plain = pattern.strip_prefix("./").unwrap_or(pattern);
+    // The leading slash ties the glob to the directory itself.
+    let plain = pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
     if plain.trim_matches('/').is_empty() {
         return Err(Failure::invalid("pattern is empty").with_suggestion("`*` fits every file."));
     }
@@ -90,21 +92,14 @@ fn place(pattern: &str, path: Option<String>) -> Result<(String, String), Failur
         let failure = Failure::invalid("a pattern can't go through `..` or `~`");
         return Err(failure.with_suggestion("Name the directory in path, and leave it out of the pattern."));
     }
-    if !plain.starts_with('/') {
-        return Ok((paths::or_working_directory(path)?, plain.to_owned()));
+    if !pattern.starts_with('/') {
+        return Ok((paths::or_working_directory(path)?, plain));
     }
-    if let Some(path) = path {
-        let inside = plain.strip_prefix(path.trim_end_matches('/')).filter(|rest| rest.starts_with('/'));
-        return match inside {
-            // The leading slash ties the glob to the directory itself.
-            Some(rest) => Ok((path, rest.to_owned())),
-            None => Err(Failure::invalid(format!("pattern is absolute and not below path, {path}")).with_suggestion("Leave out path.")),
-        };
+    let root = path.unwrap_or_default();
+    match plain.strip_prefix(root.trim_end_matches('/')).filter(|rest| rest.starts_with('/') && !root.is_empty()) {
+        Some(rest) => Ok((root.clone(), rest.to_owned())),
+        None => Err(Failure::invalid(format!("pattern is absolute and not below path, {root}")).with_suggestion("Leave out path.")),
     }
-    let special = plain.find(['*', '?', '[', '{', '\\']).unwrap_or(plain.len());
-    let split = plain[..special].rfind('/').unwrap_or(0);
-    let root = if split == 0 { "/" } else { &plain[..split] };
-    Ok((root.to_owned(), plain[split..].to_owned()))
 }
 
 #[cfg(test)]
@@ -145,8 +140,9 @@ mod tests {
     fn an_absolute_pattern_says_where() {
         let dir = tree();
         let base = dir.path().display();
-        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/src/**/c.rs") })), "src/deep/c.rs\n");
-        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/b.rs") })), "b.rs\n");
+        assert_eq!(find(&dir, json!({ "pattern": format!("{base}/src/**/c.rs"), "path": dir.path() })), "src/deep/c.rs\n");
+        assert_eq!(find(&dir, json!({ "pattern": "./b.rs", "path": dir.path() })), "b.rs\n");
+        assert!(find(&dir, json!({ "pattern": "./c.rs", "path": dir.path() })).starts_with("No file in "));
         assert_eq!(find(&dir, json!({ "pattern": format!("{base}/*.txt"), "path": dir.path() })), "a.txt\n");
         let outside = testing::call::<FindPath>(json!({ "pattern": "/etc/*", "path": dir.path() })).unwrap_err();
         assert!(outside.message.contains("not below path"), "{outside}");
@@ -170,16 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn the_literal_beginning_of_a_pattern_is_the_root() {
-        for (pattern, root, glob) in [
-            ("/a/b/*.rs", "/a/b", "/*.rs"),
-            ("/a/b", "/a", "/b"),
-            ("/*", "/", "/*"),
-            ("/a/{b,c}/d", "/a", "/{b,c}/d"),
-            ("x/y", "/w", "x/y"),
-        ] {
-            let path = (!pattern.starts_with('/')).then(|| "/w".to_owned());
-            assert_eq!(place(pattern, path).unwrap(), (root.to_owned(), glob.to_owned()));
+    fn what_is_looked_through_is_the_path() {
+        for (pattern, root, glob) in
+            [("/a/b/*.rs", "/a", "/b/*.rs"), ("/a/b", "/", "/a/b"), ("./*.rs", "/w", "/*.rs"), ("x/y", "/w", "x/y")]
+        {
+            assert_eq!(place(pattern, Some(root.to_owned())).unwrap(), (root.to_owned(), glob.to_owned()));
         }
+        // The host has named the folder where there was none.
+        assert_eq!(place("/a/*.rs", None).unwrap_err().category, berth_sdk::Category::InvalidParameters);
     }
 }

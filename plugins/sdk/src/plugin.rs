@@ -150,6 +150,7 @@ pub struct Offered {
     pub(crate) aliases: &'static [&'static str],
     pub(crate) argument_aliases: &'static [(&'static str, &'static [&'static str])],
     pub(crate) bare_argument: Option<&'static str>,
+    pub(crate) pattern_base: Option<(&'static str, &'static str)>,
     pub(crate) reads_when: &'static [(&'static str, &'static [&'static str])],
     pub(crate) preview: Option<Preview>,
     pub(crate) fence: Option<&'static str>,
@@ -177,6 +178,7 @@ impl Offered {
             aliases: T::ALIASES,
             argument_aliases: T::ARGUMENT_ALIASES,
             bare_argument: T::BARE_ARGUMENT,
+            pattern_base: T::PATTERN_BASE,
             reads_when: T::READS_WHEN,
             preview: T::PREVIEW,
             fence: T::FENCE,
@@ -203,6 +205,9 @@ impl Offered {
         }
         if let Some(argument) = self.bare_argument {
             meta.insert("berth:bare-argument".to_owned(), json!(argument));
+        }
+        if let Some((pattern, folder)) = self.pattern_base {
+            meta.insert("berth:pattern-base".to_owned(), json!({ pattern: folder }));
         }
         if !self.reads_when.is_empty() {
             let arguments = self.reads_when.iter().map(|(argument, values)| ((*argument).to_owned(), json!(values)));

@@ -33,6 +33,11 @@ pub trait Tool {
     /// The argument that is meant where the arguments are one text instead of an object.
     const BARE_ARGUMENT: Option<&'static str> = None;
 
+    /// The argument that takes a glob over paths, and the one that names the folder where it begins: `("pattern", "path")`. Where a call has an
+    /// absolute glob and names no folder, the host parts it before its first wildcard (`/src/*.rs` becomes `/src` and `./*.rs`), so that the
+    /// folder is checked like any other that a call acts on.
+    const PATTERN_BASE: Option<(&'static str, &'static str)> = None;
+
     /// When a call of an acting tool only looks: where each of these arguments, by its RFC 6901 pointer, has one of the values. The host
     /// then holds the call to it, as it does for a tool that is read-only. Only that of built-in plugins counts.
     const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];

@@ -5,8 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use berth_contract::Access;
 use berth_contract::text::{cut, neutral_line};
+use berth_contract::{Access, PathRules};
 use berth_policy::files::{FileRules, Kind};
 use berth_system::confine::{Limits, Tree, TreeAccess};
 
@@ -32,6 +32,8 @@ pub struct Ended<'e> {
     pub stderr: &'e str,
     /// Whether it had the network.
     pub network: bool,
+    /// What the rules about calls said of the paths that it reached.
+    pub path_rules: Option<&'e dyn PathRules>,
 }
 
 /// What holds for the processes of one plugin, for who gives advice.
@@ -177,7 +179,7 @@ impl Advisor {
                 let missed = MISSES.iter().find(|(words, _)| low.contains(words)).map(|(_, preset)| *preset);
                 add(missed.and_then(|preset| self.preset(preset)));
                 if contains(low, &UNUSABLE) {
-                    add(self.path(line, low));
+                    add(self.path(line, low, ended.path_rules));
                 }
             }
         }
@@ -222,7 +224,7 @@ impl Advisor {
         Some(format!("What `{name}` keeps in your home is not granted. To grant it: `presets = [{}]` in [tools.shell].", all.join(", ")))
     }
 
-    fn path(&self, line: &str, low: &str) -> Option<String> {
+    fn path(&self, line: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
         if (low.contains(".git/config") || low.contains(".git/hooks")) && (low.contains("busy") || low.contains("read-only")) {
             let written = self.with(".git", PathAccess::ReadWrite);
             return Some(format!(
@@ -231,10 +233,10 @@ impl Advisor {
                 self.table
             ));
         }
-        paths(line).find_map(|written| self.about_path(written, low))
+        paths(line).find_map(|written| self.about_path(written, low, call))
     }
 
-    fn about_path(&self, written: &str, low: &str) -> Option<String> {
+    fn about_path(&self, written: &str, low: &str, call: Option<&dyn PathRules>) -> Option<String> {
         let path = self.resolved(written)?;
         let shown = neutral_line(cut(written, MAX_PATH));
         let granted =
@@ -242,11 +244,16 @@ impl Advisor {
         if let Some(grant) = granted {
             let changes = contains(low, &["read-only", "erofs", "busy"]);
             for access in [Access::Read, Access::Write].into_iter().take(if changes { 2 } else { 1 }) {
-                let Err(refusal) = self.rules.decide(&path, Kind::Other, access) else { continue };
-                if access == Access::Write && grant.access == Access::Read {
-                    return Some(format!("{shown} is granted for reading alone, by {}.", neutral_line(&grant.place.text)));
-                }
-                let denial = self.rules.explain(refusal, &path, access);
+                let denial = match self.rules.decide(&path, Kind::Other, access) {
+                    Err(_) if access == Access::Write && grant.access == Access::Read => {
+                        return Some(format!("{shown} is granted for reading alone, by {}.", neutral_line(&grant.place.text)));
+                    }
+                    Err(refusal) => self.rules.explain(refusal, &path, access),
+                    Ok(()) => match call.and_then(|call| Some(call.explain(call.decide(&path, access).err()?, &path, access))) {
+                        Some(denial) => denial,
+                        None => continue,
+                    },
+                };
                 let (rule, place) = (neutral_line(&denial.rule), neutral_line(&denial.place));
                 return Some(format!("{shown} is kept from commands, by {rule} ({place})."));
             }

@@ -91,6 +91,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         directory: PathBuf::from("/"),
         network: false,
+        path_rules: None,
     };
     let child = Child::start(&places, &command, 1024, Instant::now() + TIME, &CancellationToken::new());
     let mut child = child.map_err(|error| match error {

@@ -22,7 +22,7 @@ impl berth_runtime::Counsel for Counsel {
     }
 
     fn advice(&self, failed: &Failed<'_>) -> Vec<String> {
-        let Failed { code, stdout, stderr, network } = *failed;
-        self.advisor.about(&Ended { code, stdout, stderr, network })
+        let Failed { code, stdout, stderr, network, path_rules } = *failed;
+        self.advisor.about(&Ended { code, stdout, stderr, network, path_rules })
     }
 }

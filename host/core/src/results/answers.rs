@@ -19,17 +19,18 @@ pub(crate) struct Bounds {
     pub(crate) entries: usize,
 }
 
-/// Which call an answer is to: of this version of the tool with the grants that it has, with these arguments.
+/// Which call an answer is to: of this version of the tool with the grants that it has, with these arguments, and under these rules where
+/// those say what it may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     tool: usize,
-    arguments: [u8; 32],
+    call: [u8; 32],
 }
 
 impl Key {
-    /// `arguments`: the digest of their canonical form.
-    pub(crate) fn new(tool: &Arc<Tool>, arguments: [u8; 32]) -> Self {
-        Self { tool: Arc::as_ptr(tool).addr(), arguments }
+    /// `call`: the digest of the arguments' canonical form, and of what tells the rules from others.
+    pub(crate) fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
+        Self { tool: Arc::as_ptr(tool).addr(), call }
     }
 }
 

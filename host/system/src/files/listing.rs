@@ -66,7 +66,7 @@ impl Iterator for Listing {
             let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
             match entry.file_name().to_str() {
                 Ok("." | "..") => {}
-                Ok(name) if self.view.decide(&self.path.join(name), rule_kind, Access::Read).is_ok() => {
+                Ok(name) if !self.view.leaves_out(&self.path.join(name), rule_kind) => {
                     return Some(Ok(ListingEntry { name: name.to_owned(), kind }));
                 }
                 _ => self.hidden += 1,

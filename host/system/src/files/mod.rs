@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_contract::{Access, Denial};
+use berth_contract::{Access, Denial, PathRules, Report};
 use berth_policy::files::{FileRules, Kind, Refusal};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -50,6 +50,8 @@ pub struct FileView {
     made: Arc<Mutex<Made>>,
     /// Who wants to know what is looked at, if anybody does.
     watcher: Option<Arc<Watcher>>,
+    /// The rules about calls, where they say something of paths, and who is told what listings leave out on their account.
+    call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
 }
 
 /// What a call has made, as far as that matters later.
@@ -134,7 +136,13 @@ impl Place<'_> {
 impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
-        Self { grants, read_only, made: Arc::default(), watcher: None }
+        Self { grants, read_only, made: Arc::default(), watcher: None, call: None }
+    }
+
+    /// The same view of a call of which rules about calls say which paths it may reach.
+    #[must_use]
+    pub fn under(self, rules: Option<&Arc<dyn PathRules>>, report: &Arc<Report>) -> Self {
+        Self { call: rules.map(|rules| (Arc::clone(rules), Arc::clone(report))), ..self }
     }
 
     /// The directories behind the view.
@@ -161,7 +169,27 @@ impl FileView {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
         }
-        self.rules().decide(path, kind, access)
+        self.rules().decide(path, kind, access)?;
+        let Some((rules, _)) = &self.call else { return Ok(()) };
+        // What is built beside its place is decided on as what it will be.
+        let place = provisional::outermost(path).and_then(|built| {
+            let (place, rest) = (rules.written_in(built.parent()?)?, path.strip_prefix(built).ok()?);
+            Some(if rest.as_os_str().is_empty() { place.to_owned() } else { place.join(rest) })
+        });
+        rules.decide(place.as_deref().unwrap_or(path), access).map_err(Refusal::OfCall)
+    }
+
+    /// Whether a listing or a search leaves out the real path. Where a rule about calls has it do so, the call is told of it.
+    pub(crate) fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
+        let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
+        if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
+            report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
+            if refusal.asks {
+                // The answer has to say so each time.
+                self.lost_sight();
+            }
+        }
+        true
     }
 
     /// Finds what an absolute path names, for reading: through the grant that covers it, links followed but never out of the grant.
@@ -336,7 +364,10 @@ impl FileView {
 
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {
         self.lost_sight();
-        FileError::Denied(Box::new(self.rules().explain(refusal, path, access)))
+        FileError::Denied(Box::new(match (refusal, &self.call) {
+            (Refusal::OfCall(refusal), Some((rules, _))) => rules.explain(refusal, path, access),
+            _ => self.rules().explain(refusal, path, access),
+        }))
     }
 
     fn leads_out(&self, dir: BorrowedFd<'_>, path: &str, access: Access) -> FileError {

@@ -154,7 +154,7 @@ pub(super) fn may_get_to(from: &Path, to: &Path) -> bool {
 }
 
 /// The path down to the first provisional name in it.
-fn outermost(path: &Path) -> Option<&Path> {
+pub(super) fn outermost(path: &Path) -> Option<&Path> {
     let provisional = |part: &Path| part.file_name().and_then(|name| name.to_str()).is_some_and(is_provisional);
     let mut found = None;
     for above in path.ancestors() {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::CancellationToken;
+use berth_contract::{CancellationToken, PathRules};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -49,6 +49,8 @@ pub struct Command {
     pub directory: PathBuf,
     /// Whether it reaches the network.
     pub network: bool,
+    /// What the rules about calls say of the paths that it reaches.
+    pub path_rules: Option<Arc<dyn PathRules>>,
 }
 
 impl Command {

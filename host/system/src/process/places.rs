@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_contract::Access;
+use berth_contract::{Access, PathRules};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
+use super::call_rules;
 use super::child::{Command, Waiting};
 use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
@@ -23,7 +24,7 @@ const SYSTEM: [&str; 12] =
 const RUN_LATER: [&str; 3] = ["hooks", "config", "config.worktree"];
 
 /// Entries below the granted directories that are looked at for those that globs deny.
-const MAX_LOOKED_AT: usize = 1_000_000;
+pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
 
 /// What is covered up or frozen for one command: each is a mount.
 const MAX_DENIED: usize = 10_000;
@@ -113,8 +114,12 @@ impl Places {
                 needed.push(tree);
             }
         }
-        let trees = needed;
+        let mut trees = needed;
+        let call = command.path_rules.as_deref();
         let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
+        if let Some(call) = call {
+            call_rules::bound(call, &mut trees, &mut denied);
+        }
         self.own(&trees, &mut denied);
         if rustix::process::geteuid().is_root() {
             denied.hidden.extend(private_settings());
@@ -124,11 +129,15 @@ impl Places {
         let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
         denied.hidden.retain(there);
         denied.frozen.retain(there);
-        if rules.has_globs() {
+        if rules.has_globs() || call.is_some() {
             for grant in rules.grants() {
-                let mut look = Look { rules, denied: &mut denied, left: MAX_LOOKED_AT, writable: grant.access == Access::Write };
-                look.below(&grant.path, 0)?;
+                let mut look = Look { rules: Some(rules), call, denied: &mut denied, left: MAX_LOOKED_AT };
+                look.below(&grant.path, 0, grant.access == Access::Write)?;
             }
+        }
+        if let Some(call) = call {
+            let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
+            call_rules::look(call, &trees, is_granted, &mut denied)?;
         }
         // Below what is covered up, nothing is seen.
         let covers = denied.hidden.clone();
@@ -203,21 +212,24 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
 
 /// What lies in the trees and isn't for processes.
 #[derive(Debug, Default)]
-struct Denied {
-    hidden: BTreeSet<PathBuf>,
-    frozen: BTreeSet<PathBuf>,
+pub(super) struct Denied {
+    pub(super) hidden: BTreeSet<PathBuf>,
+    pub(super) frozen: BTreeSet<PathBuf>,
 }
 
 /// A walk that asks the rules about everything.
-struct Look<'l> {
-    rules: &'l FileRules,
-    denied: &'l mut Denied,
-    left: usize,
-    writable: bool,
+pub(super) struct Look<'l> {
+    /// The rules of the grants. None outside of them.
+    pub(super) rules: Option<&'l FileRules>,
+    /// The rules about the call.
+    pub(super) call: Option<&'l dyn PathRules>,
+    pub(super) denied: &'l mut Denied,
+    pub(super) left: usize,
 }
 
 impl Look<'_> {
-    fn below(&mut self, folder: &Path, depth: usize) -> Result<(), PlacesError> {
+    /// Looks at what lies below a folder, which is `writable`.
+    pub(super) fn below(&mut self, folder: &Path, depth: usize, writable: bool) -> Result<(), PlacesError> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -231,23 +243,35 @@ impl Look<'_> {
             self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
-            let what = if kind.is_dir() { Kind::Directory } else { Kind::Other };
-            if self.rules.decide(&path, what, Access::Read).is_err() {
-                self.add(|denied| &mut denied.hidden, path)?;
+            if !self.at(&path, kind.is_dir(), writable)? || !kind.is_dir() {
                 continue;
             }
-            if self.writable && self.rules.decide(&path, what, Access::Write).is_err() {
-                // All below is covered by the same rule.
-                self.add(|denied| &mut denied.frozen, path.clone())?;
+            if depth == MAX_DEPTH {
+                return Err(PlacesError::TooDeep(path));
             }
-            if kind.is_dir() {
-                if depth == MAX_DEPTH {
-                    return Err(PlacesError::TooDeep(path));
-                }
-                self.below(&path, depth + 1)?;
-            }
+            // What is frozen is so with all that is in it.
+            let writable = writable && !self.denied.frozen.contains(&path);
+            self.below(&path, depth + 1, writable)?;
         }
         Ok(())
+    }
+
+    /// Looks at a path, and says whether it is seen.
+    pub(super) fn at(&mut self, path: &Path, is_directory: bool, writable: bool) -> Result<bool, PlacesError> {
+        if self.refuses(path, is_directory, Access::Read) {
+            self.add(|denied| &mut denied.hidden, path.to_owned())?;
+            return Ok(false);
+        }
+        if writable && self.refuses(path, is_directory, Access::Write) {
+            self.add(|denied| &mut denied.frozen, path.to_owned())?;
+        }
+        Ok(true)
+    }
+
+    fn refuses(&self, path: &Path, is_directory: bool, access: Access) -> bool {
+        let kind = if is_directory { Kind::Directory } else { Kind::Other };
+        self.rules.is_some_and(|rules| rules.decide(path, kind, access).is_err())
+            || self.call.is_some_and(|call| call.decide(path, access).is_err())
     }
 
     fn add(&mut self, to: impl FnOnce(&mut Denied) -> &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {

@@ -135,7 +135,8 @@ impl Place<'_> {
 
     fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
         let real = [self.prefix, &path.iter().map(|part| part.to_bytes()).collect::<Vec<_>>().join(&b'/')].concat();
-        self.view.decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
+        // The rules about calls are about what a call reaches: what a repository ignores is no part of an answer.
+        self.view.rules().decide(Path::new(OsStr::from_bytes(&real)), Kind::Other, Access::Read).ok()?;
         let (file, stat) = match self.open(path) {
             Ok(opened) => opened,
             Err(errno) => {

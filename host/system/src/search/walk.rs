@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use berth_contract::Access;
 use berth_policy::files::Kind;
 use rustix::fs::FileType;
 
@@ -252,7 +251,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
             return false;
         }
         let rule_kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
-        if self.walk.view.decide(Path::new(OsStr::from_bytes(path)), rule_kind, Access::Read).is_err() {
+        if self.walk.view.leaves_out(Path::new(OsStr::from_bytes(path)), rule_kind) {
             self.skipped.denied += 1;
             return false;
         }

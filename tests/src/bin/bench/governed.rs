@@ -85,6 +85,7 @@ fn call() -> Call {
         network: false,
         origins: Vec::new(),
         read_only: false,
+        path_rules: None,
         report: Arc::new(Report::default()),
         events: Arc::new(NoEvents),
         cancel: CancellationToken::new(),
