@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::approvals::Person;
 use crate::escapes::{all_fail, ways_out, with_links};
-use crate::support::{Cli, Scene, refused, run};
+use crate::support::{Cli, Scene, plugin, refused, run};
 
 const SECRET: &str = "the-planted-secret";
 
@@ -305,6 +305,28 @@ fn commands_see_nothing_that_a_rule_denies() {
         let scene =
             Scene::with(&["tools.policy.rules=[{ effect = \"deny\", paths = [\"secretdir\"], tools = [\"read\"] }]"], planted).await;
         assert!(text(&agreed(&scene, "bash", json!({ "command": "cat top/secretdir/s.txt" })).await).contains(SECRET));
+    });
+}
+
+#[test]
+fn programs_of_a_plugin_see_nothing_that_a_rule_denies() {
+    run(async {
+        let path = format!("plugins.hostile-process.path={:?}", plugin("hostile-process"));
+        let granted = "plugins.hostile-process.allowed_paths=[\"{granted}\"]";
+        let programs = "plugins.hostile-process.programs=[\"tail -n 1 **\"]";
+        let all = [path.as_str(), "plugins.hostile-process.reload=trust", "tools.call=60", granted, programs];
+        let words = json!({ "words": ["tail", "-n", "1", "top/open.txt", "top/secretdir/s.txt"] });
+        for (rule, is_seen) in [
+            ("[]", true),
+            ("[{ effect = \"deny\", paths = [\"secretdir\"] }]", false),
+            ("[{ effect = \"allow\", access = \"write\" }, { effect = \"deny\", paths = [\"secretdir\"], access = \"read\" }]", false),
+        ] {
+            let rule = format!("tools.policy.rules={rule}");
+            let scene = Scene::with(&[&all[..], &[&rule]].concat(), planted).await;
+            let ran = text(&scene.call("hostile-process__run_program", words.clone()).await);
+            assert!(ran.contains("an open text"), "{ran}");
+            assert_eq!(ran.contains(SECRET), is_seen, "{ran}");
+        }
     });
 }
 

@@ -7,10 +7,15 @@ use berth_contract::{Access, PathRules};
 use super::places::{Denied, Look, MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
-/// Takes trees away that the rules deny as a whole, and the right to write to others.
-pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, denied: &mut Denied) {
+/// Takes trees away that the rules deny as a whole, and the right to write to others. What is no grant, programs need: only a rule that names
+/// it from the root on takes that away, and none for not being listed.
+pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, is_granted: impl Fn(&Path) -> bool, denied: &mut Denied) {
+    let anchors = call.anchors();
     trees.retain_mut(|tree| {
         let path = Path::new(&tree.path);
+        if !is_granted(path) && !anchors.iter().any(|anchor| path.starts_with(anchor)) {
+            return true;
+        }
         if call.decide(path, Access::Read).is_err() {
             // Perhaps it lies in another one.
             denied.hidden.insert(path.to_owned());

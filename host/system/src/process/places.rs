@@ -116,9 +116,10 @@ impl Places {
         }
         let mut trees = needed;
         let call = command.path_rules.as_deref();
+        let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
         let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
         if let Some(call) = call {
-            call_rules::bound(call, &mut trees, &mut denied);
+            call_rules::bound(call, &mut trees, is_granted, &mut denied);
         }
         self.own(&trees, &mut denied);
         if rustix::process::geteuid().is_root() {
@@ -136,7 +137,6 @@ impl Places {
             }
         }
         if let Some(call) = call {
-            let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
             call_rules::look(call, &trees, is_granted, &mut denied)?;
         }
         // Below what is covered up, nothing is seen.
