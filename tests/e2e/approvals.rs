@@ -240,6 +240,27 @@ fn a_yes_skips_the_asking_and_nothing_else() {
 }
 
 #[test]
+fn a_yes_is_for_the_same_arguments_in_whatever_form_they_come() {
+    run(async {
+        let scene = supervised(&[]).await;
+        let (person, session) = (Person::yes(Scope::Session), Session::new("s"));
+        let call = |timeout: Value| {
+            let approver: Arc<dyn Approver> = Arc::clone(&person) as _;
+            let request = Request::new("bash", json!({ "command": "echo done", "timeout": timeout }));
+            scene.host.call(Request { approver: Some(approver), session: Some(session.clone()), ..request })
+        };
+        for (timeout, asked) in [(json!(20), 1), (json!(20.0), 1), (json!("20"), 1), (json!("20.0"), 1), (json!(21.0), 2), (json!("21"), 2)]
+        {
+            let answer = call(timeout.clone()).await;
+            assert!(answer.outcome.is_ok(), "{timeout}: {answer:?}");
+            assert_eq!(person.asked().len(), asked, "{timeout}");
+        }
+        // What is asked about is what the tool gets.
+        assert_eq!(person.asked()[1].arguments["timeout"], 21);
+    });
+}
+
+#[test]
 fn a_yes_is_not_for_what_a_file_holds_by_then() {
     /// Says yes to one replacement, and has the file call for two meanwhile.
     struct Grown(std::path::PathBuf, Scope);

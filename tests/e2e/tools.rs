@@ -227,3 +227,26 @@ fn arguments_are_checked_before_anything_runs() {
         assert!(!scene.granted.join("x").exists());
     });
 }
+
+#[test]
+fn arguments_in_another_form_mean_the_same() {
+    run(async {
+        let scene = scene().await;
+        let first = scene.text_of("read", json!({ "path": "src/main.rs", "limit": 1 })).await;
+        for arguments in [
+            json!({ "path": "src/main.rs", "limit": 1.0 }),
+            json!({ "path": "src/main.rs", "limit": "1" }),
+            json!({ "path": "src/main.rs", "limit": "1", "offset": null }),
+        ] {
+            assert_eq!(scene.text_of("read", arguments.clone()).await, first, "{arguments}");
+        }
+        for limit in [json!(1.5), json!("1.5"), json!(" 1"), json!("one"), json!(true), json!([1]), json!(1e300), json!(0.0), json!("-1")] {
+            let answer = scene.call("read", json!({ "path": "src/main.rs", "limit": limit })).await;
+            let failure = answer.outcome.expect_err("it is no number of lines");
+            assert!(matches!(failure.category, Category::TypeMismatch | Category::InvalidParameters), "{limit}: {failure:?}");
+        }
+        // A text is a text.
+        scene.text_of("write", json!({ "path": "5.0", "content": "7" })).await;
+        assert_eq!(std::fs::read_to_string(scene.granted.join("5.0")).expect("it is there"), "7");
+    });
+}

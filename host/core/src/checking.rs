@@ -94,7 +94,7 @@ impl Host {
         let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
         facts.tool = Some(Arc::clone(&tool));
         validate::rename(&tool.definition, &mut facts.arguments)?;
-        validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
+        validate::arguments(&tool, &mut facts.arguments, self.settings.arguments)?;
 
         say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
         let blocked = rules.policy.blocked(subjects::commands(&tool, &facts.arguments));

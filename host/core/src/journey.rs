@@ -101,7 +101,7 @@ impl Host {
         self.switched_on(facts, &tool)?;
 
         validate::rename(&tool.definition, &mut facts.arguments)?;
-        validate::arguments(&tool, &facts.arguments, self.settings.arguments)?;
+        validate::arguments(&tool, &mut facts.arguments, self.settings.arguments)?;
         steps.done("validate");
 
         if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &facts.arguments)) {

@@ -234,6 +234,7 @@ pub mod audit;
 mod builder;
 mod catalogue;
 mod checking;
+mod coerce;
 pub mod config;
 mod counting;
 pub mod doctor;

@@ -9,6 +9,7 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::catalogue::Tool;
+use crate::coerce::coerce;
 
 /// Problems that one failure names.
 const MAX_PROBLEMS: usize = 5;
@@ -78,8 +79,12 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
     }
 }
 
-/// Checks the arguments of a call.
-pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<(), Failure> {
+/// Puts the arguments of a call in the form that the tool's schema wants, and checks them.
+///
+/// # Errors
+///
+/// They are too large, or don't fit.
+pub(crate) fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
         let instead = if tool.definition.takes_attachments() { "; larger content travels as an attachment" } else { "" };
@@ -96,6 +101,8 @@ pub(crate) fn arguments(tool: &Tool, arguments: &Value, limit: usize) -> Result<
         return Err(Failure::new(Category::InvalidParameters, message).with_suggestion("Ask for less at once."));
     }
     let validator = tool.validator()?;
+    // Nobody else has them yet, so they are not copied.
+    coerce(&tool.definition.input_schema, Arc::make_mut(arguments));
     if validator.is_valid(arguments) {
         return Ok(());
     }
