@@ -182,7 +182,7 @@ impl Offered {
             reads_when: T::READS_WHEN,
             preview: T::PREVIEW,
             fence: T::FENCE,
-            input_schema: schema::of::<T::Arguments>,
+            input_schema: schema::of_arguments::<T::Arguments>,
             output_schema: T::output_schema,
             call: |invocation| {
                 let arguments = decode::<T::Arguments>(&invocation.arguments)?;

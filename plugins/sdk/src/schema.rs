@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// The JSON Schema (2020-12) of `T`, whole: without references, and without the name of the type, which tells a model nothing.
 pub fn of<T: JsonSchema>() -> Schema {
@@ -13,8 +13,107 @@ pub fn of<T: JsonSchema>() -> Schema {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
-    join_lines(&mut schema);
+    tidy(&mut schema);
     schema
+}
+
+/// The same for arguments, in the forms that every provider of models takes: one type each, no null, no choice where a list of values does.
+/// An optional argument is one that may be left out; the host leaves out what comes as null.
+pub fn of_arguments<T: JsonSchema>() -> Schema {
+    let mut schema = of::<T>();
+    simplify(&mut schema);
+    schema
+}
+
+/// Takes out what only Rust knows: where a comment was wrapped, and how many bits a number has.
+fn tidy(schema: &mut Schema) {
+    join_lines(schema);
+    // `uint32` is none of JSON Schema's formats; clients warn of it.
+    let types = schema.get("type").map(|types| types.as_array().map_or(std::slice::from_ref(types), Vec::as_slice)).unwrap_or_default();
+    if types.iter().any(|name| name == "integer" || name == "number") {
+        schema.remove("format");
+    }
+    transform_subschemas(&mut tidy, schema);
+}
+
+/// Gives a schema one type and takes null out of it, from the inside out.
+fn simplify(schema: &mut Schema) {
+    transform_subschemas(&mut simplify, schema);
+    let Some(fields) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(types)) = fields.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [one] = &mut types[..] {
+            let one = one.take();
+            fields.insert("type".to_owned(), one);
+        }
+    }
+    if fields.get("default").is_some_and(Value::is_null) {
+        fields.remove("default");
+    }
+    if let Some(value) = fields.remove("const") {
+        fields.insert("enum".to_owned(), json!([value]));
+    }
+    if let Some(Value::Array(values)) = fields.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    for key in ["oneOf", "anyOf"] {
+        if let Some(Value::Array(forms)) = fields.remove(key) {
+            let forms = forms.into_iter().filter(|form| form.get("type").is_none_or(|name| name != "null")).collect();
+            join_forms(fields, forms);
+        }
+    }
+    // Some providers take no other keyword beside it.
+    if fields.contains_key("anyOf")
+        && let Some(Value::String(text)) = fields.remove("description")
+        && let Some(Value::Object(first)) = fields.get_mut("anyOf").and_then(|forms| forms.get_mut(0))
+    {
+        describe(first, &text);
+    }
+}
+
+/// Puts alternatives in the place of the schema that has them.
+fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
+    if let [Value::Object(only)] = &mut forms[..] {
+        if let Some(Value::String(text)) = only.remove("description") {
+            describe(fields, &text);
+        }
+        for (key, value) in std::mem::take(only) {
+            fields.entry(key).or_insert(value);
+        }
+        return;
+    }
+    if let Some(values) = values_of(&forms) {
+        let described: Vec<String> = forms.iter().filter_map(described).collect();
+        if !described.is_empty() {
+            describe(fields, &described.join("\n"));
+        }
+        fields.insert("type".to_owned(), forms[0]["type"].clone());
+        fields.insert("enum".to_owned(), Value::Array(values));
+        return;
+    }
+    fields.insert("anyOf".to_owned(), Value::Array(forms));
+}
+
+/// The values of alternatives that are lists of values of one type.
+fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
+    let lists = forms.iter().map(|form| form["enum"].as_array().filter(|_| form["type"].is_string() && form["type"] == forms[0]["type"]));
+    let lists = lists.collect::<Option<Vec<_>>>()?;
+    Some(lists.into_iter().flatten().cloned().collect())
+}
+
+/// What is said of an alternative that is one value.
+fn described(form: &Value) -> Option<String> {
+    let (value, text) = (form["enum"].get(0)?, form["description"].as_str()?);
+    Some(format!("{value}: {text}"))
+}
+
+/// Adds to what is said of a schema.
+fn describe(fields: &mut Map<String, Value>, more: &str) {
+    let text = match fields.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{text}\n{more}"),
+        None => more.to_owned(),
+    };
+    fields.insert("description".to_owned(), json!(text));
 }
 
 /// Makes one line of each paragraph of a description: where a comment was wrapped means nothing to a model.
@@ -23,13 +122,14 @@ fn join_lines(schema: &mut Schema) {
         let paragraphs: Vec<String> = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
         *text = paragraphs.join("\n\n");
     }
-    transform_subschemas(&mut join_lines, schema);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde::Deserialize;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[derive(Deserialize, schemars::JsonSchema)]
     #[serde(deny_unknown_fields)]
@@ -43,6 +143,31 @@ mod tests {
         /// How many.
         #[serde(default)]
         limit: Option<u32>,
+        /// How.
+        mode: Option<Mode>,
+        /// What.
+        select: Option<Select>,
+        /// Names.
+        names: Option<BTreeMap<String, Option<f64>>>,
+    }
+
+    /// A way.
+    #[derive(Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Mode {
+        /// With care.
+        Slow,
+        Fast,
+        /// At once.
+        Now,
+    }
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Select {
+        One(String),
+        Many(Vec<u8>),
     }
 
     #[test]
@@ -54,5 +179,27 @@ mod tests {
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema.get("title"), None);
         assert_eq!(schema.get("$schema"), None);
+        assert_eq!(schema["properties"]["limit"]["type"], json!(["integer", "null"]), "an answer may have null there");
+        assert!(!schema.to_string().contains("format"), "{schema}");
+    }
+
+    #[test]
+    fn arguments_have_one_type_each_and_no_null() {
+        let schema = super::of_arguments::<Arguments>().to_value();
+        assert_eq!(schema["required"], json!(["path"]));
+        let number = |least: u8| json!({ "type": "integer", "minimum": least, "maximum": 255 });
+        let expected: [(&str, Value); 5] = [
+            ("path", json!({ "type": "string", "description": "Where it is.\n\nAbsolute." })),
+            ("limit", json!({ "type": "integer", "minimum": 0, "description": "How many." })),
+            (
+                "mode",
+                json!({ "type": "string", "enum": ["fast", "slow", "now"], "description": "How.\nA way.\n\"slow\": With care.\n\"now\": At once." }),
+            ),
+            ("select", json!({ "anyOf": [{ "type": "string", "description": "What." }, { "type": "array", "items": number(0) }] })),
+            ("names", json!({ "type": "object", "additionalProperties": { "type": "number" }, "description": "Names." })),
+        ];
+        for (name, expected) in expected {
+            assert_eq!(schema["properties"][name], expected, "{name}");
+        }
     }
 }

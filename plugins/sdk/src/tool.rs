@@ -48,7 +48,12 @@ pub trait Tool {
     /// The tag of a fenced block by which a model without native tool use calls it.
     const FENCE: Option<&'static str> = None;
 
-    /// The arguments. Their JSON Schema is what callers see: doc comments become descriptions. `#[serde(deny_unknown_fields)]` lets a
+    /// Whether a model should read the text of an answer, and the structured value beside it is for programs. A front end whose models may see
+    /// only one of the two then leaves out the value. A tool without an output schema always answers in text.
+    const ANSWERS_IN_TEXT: bool = false;
+
+    /// The arguments. Their JSON Schema is what callers see ([`schema::of_arguments`](crate::schema::of_arguments)): doc comments become
+    /// descriptions, and an `Option` is an argument that may be left out. `#[serde(deny_unknown_fields)]` lets a
     /// misspelt name fail instead of passing silently.
     type Arguments: DeserializeOwned + JsonSchema;
 

@@ -4,7 +4,7 @@ use berth_sdk::http::Response;
 use berth_sdk::{Access, Annotations, Call, Content, Failure, Output, Subject, SubjectKind, Tool};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::asked::{self, Kind};
 use crate::page::charset;
@@ -51,12 +51,11 @@ pub(crate) struct Arguments {
     #[serde(default)]
     method: Method,
     /// Headers of the request, each by its name. Don't put credentials here: the operator's configuration adds those that a service needs.
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: Option<BTreeMap<String, String>>,
     /// The body, as text. Give a content-type header with it.
     body: Option<String>,
-    /// The body, as a JSON value, instead of `body`.
-    json: Option<Value>,
+    /// The body, as a JSON object, instead of `body`.
+    json: Option<Map<String, Value>>,
 }
 
 /// What the server answered, for programs. It is stable: fields may join, none changes.
@@ -93,7 +92,7 @@ impl Tool for HttpRequest {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let mut request = asked::request(arguments.method.name(), &arguments.url);
-        for (name, value) in arguments.headers {
+        for (name, value) in arguments.headers.unwrap_or_default() {
             // Whatever it is, it was meant for this server.
             request = request.private_header(name, value);
         }
@@ -183,7 +182,7 @@ mod tests {
         let asked = served.asked();
         assert!(asked.starts_with("POST / HTTP/1.0\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"), "{asked}");
         assert!(asked.contains("\r\ncontent-type: application/json\r\n") && asked.contains("\r\nx-trace: 7\r\n"), "{asked}");
-        let both = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "json": 1, "body": "1" })).unwrap_err();
+        let both = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "json": {}, "body": "1" })).unwrap_err();
         assert_eq!(both.category, Category::InvalidParameters);
     }
 

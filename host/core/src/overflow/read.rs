@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use berth_contract::{Annotations, BoxFuture, Call, Category, Definition, Failure, Outcome, Output, Provider};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{Id, Overflow};
 
@@ -19,15 +19,11 @@ const DESCRIPTION: &str = "\
     Shows a part of an answer that was too long to be shown whole: such an answer names the id to use and the offset to go on from. The last \
     line says how much there is. Only answers of this session can be read, and only for some days. Fails where nothing is kept under the id.";
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The id that the answer names.
     id: String,
-    /// The first character to show, counted from 0. Default: 0.
     offset: Option<u64>,
-    /// How many characters to show. Default: 20000, and no more than an answer may have.
-    #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
 
@@ -52,7 +48,18 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(kept: Arc<Overflow>, threshold: usize) -> Self {
-        let schema = schemars::schema_for!(Arguments).to_value();
+        let offset = "The first character to show, counted from 0. Default: 0.";
+        let limit = "How many characters to show. Default: 20000, and no more than an answer may have.";
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "The id that the answer names." },
+                "offset": { "type": "integer", "minimum": 0, "description": offset },
+                "limit": { "type": "integer", "minimum": 1, "description": limit },
+            },
+            "required": ["id"],
+            "additionalProperties": false,
+        });
         let annotations = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false, cacheable: false };
         let title = Some("Read the rest of a long answer".to_owned());
         let tool = Arc::new(Definition { title, annotations, ..Definition::new(READ_OVERFLOW, DESCRIPTION, schema) });
