@@ -20,13 +20,14 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let (settings, serve) = (loaded.config.approvals, loaded.config.serve.clone());
+    let structured = serve.structured;
     let server = async |folders: &Folders, place: Option<&Place>| -> Result<Server, Error> {
         let mut builder = host::builder(options, folders.clone(), loaded)?.front_end("berth serve").watch();
         if let Some(Place::Tcp(address)) = place {
             builder = builder.listens_on(*address);
         }
         let host = builder.build().await?;
-        Server::new(Arc::new(host), folders.clone(), &settings).map_err(failed)
+        Server::new(Arc::new(host), folders.clone(), &settings).map(|server| server.with_structured(structured)).map_err(failed)
     };
     match arguments.http {
         None => host::block_on_this_thread(async {

@@ -77,6 +77,13 @@ impl Definition {
         })
     }
 
+    /// Whether the text of an answer is what a model should read: `berth:answers-in` in the meta is `text`, or no schema says what a structured
+    /// answer would be.
+    pub fn answers_in_text(&self) -> bool {
+        let says = |meta: &Value| meta.get("berth:answers-in").is_some_and(|form| form == "text");
+        self.output_schema.is_none() || self.meta.as_ref().is_some_and(says)
+    }
+
     /// What has to stand where in the arguments of calls that only read, where the tool says so.
     pub fn reads_when(&self) -> Option<&Map<String, Value>> {
         let when = self.meta.as_ref()?.get("berth:reads-when")?.as_object()?;

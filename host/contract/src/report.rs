@@ -23,6 +23,8 @@ pub struct Told {
     pub left_out: LeftOut,
     /// What a program that the call started ended with.
     pub exit_code: Option<i32>,
+    /// What the host has to say of those programs, for whoever reads the answer.
+    pub notices: Vec<String>,
     /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
     pub requests: Vec<Requested>,
     /// Requests beside those, of which nothing more is told.
@@ -131,6 +133,9 @@ pub struct FileState {
 const MAX_SEEN: usize = 16_384;
 const MAX_PATHS: usize = 4 << 20;
 
+/// Notices of one call.
+const MAX_NOTICES: usize = 16;
+
 /// Requests of one call that are told one by one.
 const MAX_REQUESTS: usize = 1024;
 
@@ -170,6 +175,14 @@ impl Report {
     pub fn lost_sight(&self) {
         if self.watched {
             self.told().seen = Seen::Lost;
+        }
+    }
+
+    /// The host has something to say of a program that the call started. It is said once.
+    pub fn notice(&self, notice: &str) {
+        let notices = &mut self.told().notices;
+        if notices.len() < MAX_NOTICES && !notices.iter().any(|known| known == notice) {
+            notices.push(notice.to_owned());
         }
     }
 

@@ -12,7 +12,7 @@ use crate::catalogue::Tool;
 use crate::counting::Taken;
 use crate::filters::Filtered;
 use crate::governor::Reached;
-use crate::host::Audience;
+use crate::host::{Audience, Remainder};
 use crate::results::Key;
 use crate::session::Session;
 
@@ -58,6 +58,12 @@ pub(crate) struct Facts {
     pub(crate) injections: Vec<&'static str>,
     /// Whether a part of the answer was left out.
     pub(crate) truncated: bool,
+    /// Whether the answer is untrusted text for a model.
+    pub(crate) untrusted: bool,
+    /// What the host has to say of the answer, in the text of which it stands too.
+    pub(crate) notices: Vec<String>,
+    /// Where what is left out can be read.
+    pub(crate) rest: Option<Remainder>,
     pub(crate) report: Arc<Report>,
 }
 

@@ -138,11 +138,26 @@ pub struct Answer {
     pub cached: bool,
     /// Whether a part of the answer was left out; its text says where.
     pub truncated: bool,
+    /// Whether it is for a model, and was written by untrusted sources: its text stands behind a fence.
+    pub untrusted: bool,
+    /// What the host has to say of the answer. Its text says it too.
+    pub notices: Vec<String>,
+    /// Where what is left out can be read. `None`: nothing was, or it could not be kept.
+    pub rest: Option<Remainder>,
     /// What filters left out of it. `None`: nothing.
     pub filtered: Option<Filtered>,
     /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
     /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,
+}
+
+/// Where `read_overflow` reads on in an answer that was too long, or filtered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remainder {
+    /// The id of the whole answer.
+    pub id: String,
+    /// The character from which on something is left out.
+    pub offset: usize,
 }
 
 /// A step of a call's journey.

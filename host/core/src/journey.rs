@@ -42,10 +42,11 @@ impl Host {
         let recorded = self.audit.outcome(&call.facts, &outcome).await;
         let outcome = recorded.and(outcome);
         steps.done("record");
-        let Facts { id, tool, decision, approval, cached, truncated, filtered, .. } = &mut call.facts;
+        let Facts { id, tool, decision, approval, cached, truncated, untrusted, notices, rest, filtered, .. } = &mut call.facts;
         let provider = tool.as_ref().map(|tool| tool.provider.name().to_owned());
         let tool = tool.as_ref().map(|tool| tool.definition.name.clone());
         let (decision, approval, filtered) = (decision.take(), approval.take(), filtered.take());
+        let (notices, rest) = (std::mem::take(notices), rest.take());
         Answer {
             id: id.clone(),
             tool,
@@ -55,6 +56,9 @@ impl Host {
             approval,
             cached: *cached,
             truncated: *truncated,
+            untrusted: *untrusted,
+            notices,
+            rest,
             filtered,
             steps: steps.taken,
         }
@@ -88,6 +92,9 @@ impl Host {
             filtered: None,
             injections: Vec::new(),
             truncated: false,
+            untrusted: false,
+            notices: Vec::new(),
+            rest: None,
             report: Arc::new(Report::default()),
         };
         (facts, Rest { approver, events, cancel })

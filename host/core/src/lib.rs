@@ -273,11 +273,12 @@ pub use berth_system::egress::Resolve;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
 pub use filters::{FilterCounts, Filtered};
-pub use host::{Answer, Audience, FilterState, Host, Request, Step};
+pub use host::{Answer, Audience, FilterState, Host, Remainder, Request, Step};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{
     Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
 };
 pub use results::AnswersKept;
 pub use session::Session;
+pub use shape::structured_schema;
 pub use waiting::Offered;

@@ -2,28 +2,52 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_host::{Answer, Body, Category, Content, Denial, Failure, Output};
+use berth_host::config::Structured;
+use berth_host::{Answer, Body, Category, Content, Definition, Denial, Failure};
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ProtocolVersion, Resource, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
 
 use crate::tools;
 
 /// What a client is told that would refuse the answer without a structured one.
 const NOT_STRUCTURED: &str = "The call was made. Its answer has no structured part, which this tool's output schema promises, because that is \
-    too long or the tool gave none; what there is follows. Don't make the call again for it.";
+    too long or the tool gave none; what there is follows. Don't make the call again for it.\n";
+
+/// What a model sees of a success that says nothing. Providers of models refuse texts that are empty or blank.
+const NOTHING: &str = "(no output)";
+
+/// What it sees of one that is nothing but spaces and line ends.
+const BLANK: &str = "(nothing but white space)";
 
 /// Where the protocol's `_meta` says what Berth has to tell beside the answer.
 const META: &str = "berth";
 
-/// What the client gets for a call. A failure is a tool's result too, so that the model learns of it; only a name that no tool has is the
-/// protocol's error. `promised`: the client was told that a structured answer has a schema. Without one, it would refuse the whole: so it gets
-/// an error, which may be without.
+/// What the client gets for a call of `tool`. A failure is a tool's result too, so that the model learns of it; only a name that no tool has
+/// is the protocol's error. A client that was promised a structured answer would refuse the whole without one: so it gets an error, which may
+/// be without.
 ///
 /// # Errors
 ///
 /// There is no such tool.
-pub(crate) fn result(answer: Answer, promised: bool, version: Option<&ProtocolVersion>) -> Result<CallToolResult, ErrorData> {
+pub(crate) fn result(answer: Answer, tool: Option<&Definition>, structured: Structured) -> Result<CallToolResult, ErrorData> {
+    let sends = tool.filter(|tool| tools::sends_structured(tool, structured));
+    let mut value = sends.and_then(|tool| answer.structured_for_model(tool));
+    let is_promised = sends.is_some_and(|tool| tool.output_schema.is_some());
+    // A tool that answers with a value alone says it in its text, too.
+    let said = |value: Option<&Value>| match tool {
+        Some(tool) if tool.output_schema.is_none() || !tool.answers_in_text() => {
+            value.cloned().or_else(|| answer.structured_for_model(tool)).map(|value| value.to_string())
+        }
+        _ => None,
+    };
+    let instead = match &answer.outcome {
+        Ok(output) if is_blank(&output.content) => {
+            let is_empty = output.content.iter().all(Content::is_empty);
+            said(value.as_ref()).unwrap_or_else(|| if is_empty { NOTHING } else { BLANK }.to_owned())
+        }
+        _ => String::new(),
+    };
     let Answer { id, outcome, cached, truncated, .. } = answer;
     let mut told = Map::new();
     told.insert("call".to_owned(), json!(id));
@@ -34,15 +58,13 @@ pub(crate) fn result(answer: Answer, promised: bool, version: Option<&ProtocolVe
         told.insert("truncated".to_owned(), json!(true));
     }
     let mut result = match outcome {
-        Ok(Output { content, structured, meta }) => {
-            add(&mut told, meta);
-            let mut result = CallToolResult::success(blocks(content));
-            result.structured_content = structured.filter(|value| fits(value, version));
-            if promised && result.structured_content.is_none() {
-                result.is_error = Some(true);
-                result.content.insert(0, ContentBlock::text(NOT_STRUCTURED));
+        Ok(output) => {
+            add(&mut told, output.meta);
+            match value.is_none() && is_promised {
+                true => CallToolResult::error(in_one_text(NOT_STRUCTURED.to_owned(), output.content)),
+                false if instead.is_empty() => CallToolResult::success(blocks(output.content)),
+                false => CallToolResult::success(vec![ContentBlock::text(instead)]),
             }
-            result
         }
         Err(failure) if failure.category == Category::ToolNotFound => {
             let suggestion = failure.suggestion.map_or_else(String::new, |suggestion| format!(". {suggestion}"));
@@ -50,28 +72,37 @@ pub(crate) fn result(answer: Answer, promised: bool, version: Option<&ProtocolVe
         }
         Err(failure) => {
             let feedback = failure.feedback();
-            let Failure { category, code, content, structured, meta, denial, retry_after, .. } = failure;
+            let Failure { category, code, content, meta, denial, retry_after, .. } = failure;
             add(&mut told, meta);
             told.insert("category".to_owned(), json!(category.as_str()));
             told.extend(code.map(|code| ("code".to_owned(), json!(code))));
             told.extend(retry_after.map(|wait| ("retry_after_ms".to_owned(), json!(wait.as_millis()))));
             told.extend(denial.map(|denial| ("denial".to_owned(), denied(denial))));
-            let mut parts = vec![ContentBlock::text(feedback)];
-            parts.extend(blocks(content));
-            let mut result = CallToolResult::error(parts);
-            result.structured_content = structured.filter(|value| fits(value, version));
-            result
+            CallToolResult::error(in_one_text(feedback, content))
         }
     };
+    result.structured_content = value.take();
     let mut meta = MetaObject::new();
     meta.0.insert(META.to_owned(), Value::Object(told));
     result.meta = Some(meta);
     Ok(result)
 }
 
-/// Whether a client of that revision takes such a value.
-fn fits(value: &Value, version: Option<&ProtocolVersion>) -> bool {
-    value.is_object() || tools::takes_any_value(version)
+/// Whether there is nothing in an answer that a model could read.
+fn is_blank(parts: &[Content]) -> bool {
+    parts.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty()))
+}
+
+/// The parts of an answer that failed, all texts in the first one: some clients show their model nothing but that.
+fn in_one_text(mut text: String, parts: Vec<Content>) -> Vec<ContentBlock> {
+    let (texts, others): (Vec<Content>, Vec<Content>) = parts.into_iter().partition(|part| part.as_text().is_some());
+    for part in texts.iter().filter_map(Content::as_text).filter(|part| !part.trim().is_empty()) {
+        text.push('\n');
+        text.push_str(part);
+    }
+    let mut parts = vec![ContentBlock::text(text)];
+    parts.extend(blocks(others));
+    parts
 }
 
 /// What the tool has to tell, under the keys that it chose. Those of Berth come later, and win.
@@ -86,8 +117,10 @@ fn denied(denial: Denial) -> Value {
     json!({ "capability": capability, "action": action, "rule": rule, "place": place, "remedy": remedy })
 }
 
+/// The parts, without texts that say nothing.
 fn blocks(parts: Vec<Content>) -> Vec<ContentBlock> {
-    parts.into_iter().enumerate().map(|(at, part)| block(at, part)).collect()
+    let says = |part: &Content| part.as_text().is_none_or(|text| !text.trim().is_empty());
+    parts.into_iter().filter(says).enumerate().map(|(at, part)| block(at, part)).collect()
 }
 
 fn block(at: usize, part: Content) -> ContentBlock {
@@ -116,33 +149,90 @@ fn block(at: usize, part: Content) -> ContentBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_host::CallId;
+    use berth_host::{CallId, Outcome, Output, Remainder};
+
+    fn tool(schema: Option<Value>) -> Definition {
+        Definition { output_schema: schema, ..Definition::new("look", "looks", json!({ "type": "object" })) }
+    }
+
+    fn result_of(outcome: Outcome, tool: &Definition, structured: Structured) -> CallToolResult {
+        let answer = Answer {
+            id: CallId("1".into()),
+            tool: None,
+            outcome,
+            decision: None,
+            approval: None,
+            cached: false,
+            truncated: false,
+            untrusted: false,
+            notices: vec!["mind this".to_owned()],
+            rest: Some(Remainder { id: "h00".to_owned(), offset: 7 }),
+            provider: None,
+            filtered: None,
+            steps: Vec::new(),
+        };
+        result(answer, Some(tool), structured).expect("the tool is there")
+    }
+
+    fn texts(result: &CallToolResult) -> Vec<String> {
+        result.content.iter().filter_map(|block| block.as_text().map(|text| text.text.clone())).collect()
+    }
 
     #[test]
     fn a_client_that_was_promised_a_structured_answer_gets_one_or_an_error() {
-        let told = |structured: Option<Value>, promised: bool| {
-            let outcome = Ok(Output { structured, ..Output::text("what there is") });
-            let answer = Answer {
-                id: CallId("1".into()),
-                tool: None,
-                outcome,
-                decision: None,
-                approval: None,
-                cached: false,
-                truncated: false,
-                provider: None,
-                filtered: None,
-                steps: Vec::new(),
-            };
-            let result = result(answer, promised, None).expect("the tool is there");
-            let text = serde_json::to_string(&result.content).expect("is JSON");
-            assert!(text.contains("what there is"), "{text}");
-            (result.is_error, result.structured_content.is_some(), text.contains("The call was made."))
+        let told = |structured: Option<Value>, tool: &Definition, key: Structured| {
+            let result = result_of(Ok(Output { structured, ..Output::text("what there is") }), tool, key);
+            let texts = texts(&result);
+            assert!(texts.len() == 1 && texts[0].ends_with("what there is"), "{texts:?}");
+            (result.is_error, result.structured_content, texts[0].starts_with("The call was made."))
         };
-        let (object, list) = (json!({ "a": 1 }), json!([1]));
-        assert_eq!(told(Some(object.clone()), true), (Some(false), true, false));
-        assert_eq!(told(None, true), (Some(true), false, true));
-        assert_eq!(told(Some(list), true), (Some(true), false, true), "no revision before 2026-07-28 has it");
-        assert_eq!(told(None, false), (Some(false), false, false));
+        let host = json!({ "a": 1, "notices": ["mind this"], "rest": { "id": "h00", "offset": 7 } });
+        let object = || Some(json!({ "a": 1 }));
+        let promises = tool(Some(json!({ "type": "object" })));
+        assert_eq!(told(object(), &promises, Structured::Auto), (Some(false), Some(host.clone()), false));
+        assert_eq!(told(None, &promises, Structured::Auto), (Some(true), None, true));
+        assert_eq!(told(Some(json!([1])), &promises, Structured::Auto), (Some(true), None, true));
+        assert_eq!(told(object(), &promises, Structured::Never), (Some(false), None, false));
+        assert_eq!(told(None, &tool(None), Structured::Auto), (Some(false), None, false));
+        assert_eq!(told(object(), &tool(None), Structured::Auto), (Some(false), None, false));
+        let mut text = host;
+        text["text"] = json!("what there is");
+        assert_eq!(told(object(), &tool(None), Structured::Always), (Some(false), Some(text), false));
+    }
+
+    #[test]
+    fn a_success_has_content_that_providers_take() {
+        let content = |content: Vec<Content>, structured: Option<Value>, tool: &Definition, key: Structured| {
+            texts(&result_of(Ok(Output { content, structured, meta: None }), tool, key))
+        };
+        let (plain, promises) = (tool(None), tool(Some(json!({ "type": "object" }))));
+        let text = Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..promises.clone() };
+        let blank = || vec![Content::text(""), Content::text("\n \n")];
+        let value = || Some(json!({ "a": 1 }));
+        let said = r#"{"a":1,"notices":["mind this"],"rest":{"id":"h00","offset":7}}"#;
+        for key in [Structured::Auto, Structured::Always, Structured::Never] {
+            assert_eq!(content(Vec::new(), None, &plain, key), [NOTHING]);
+            assert_eq!(content(vec![Content::text("")], None, &plain, key), [NOTHING]);
+            assert_eq!(content(blank(), None, &plain, key), [BLANK]);
+            assert_eq!(content(Vec::new(), value(), &text, key), [NOTHING]);
+            for tool in [&plain, &promises] {
+                assert_eq!(content(blank(), value(), tool, key), [said]);
+            }
+            assert_eq!(content([blank(), vec![Content::text("x")]].concat(), value(), &plain, key), ["x"]);
+        }
+        let image = || Content { body: Body::Bytes(vec![1]), media_type: Some("image/png".to_owned()), meta: None };
+        let result = result_of(Ok(Output { content: vec![image(), Content::text("")], ..Output::default() }), &plain, Structured::Auto);
+        assert!(result.content.len() == 1 && result.content[0].as_image().is_some(), "{result:?}");
+    }
+
+    #[test]
+    fn a_failure_says_everything_in_its_first_text() {
+        let image = Content { body: Body::Bytes(vec![1]), media_type: Some("image/png".to_owned()), meta: None };
+        let mut failure = Failure::new(Category::PermanentFailure, "it broke");
+        failure.content = vec![Content::text("first\n"), image, Content::text(""), Content::text("second")];
+        let feedback = failure.feedback();
+        let result = result_of(Err(failure), &tool(None), Structured::Auto);
+        assert_eq!(texts(&result), [format!("{feedback}\nfirst\n\nsecond")]);
+        assert_eq!(result.content.len(), 2);
     }
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_host::config::Structured;
 use berth_host::{Answer, CancellationToken, Category, Host, Request};
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResult, ProtocolVersion};
+use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
 
+use crate::answer;
 use crate::http::Metrics;
 use crate::tasks::{Begun, End, KEPT, QUICK, Task, Tasks};
-use crate::{answer, tools};
 
 /// Calls of one process at a time, which is more than a host runs: the others wait for a place there.
 const CALLS: u32 = 4096;
@@ -85,19 +86,25 @@ impl Calls {
         answer
     }
 
-    /// What a client of that revision gets for a call.
+    /// What a client gets for a call.
     ///
     /// # Errors
     ///
     /// There is no such tool.
-    pub(crate) fn result(&self, answer: Answer, version: Option<&ProtocolVersion>) -> Result<CallToolResult, ErrorData> {
+    pub(crate) fn result(&self, answer: Answer, structured: Structured) -> Result<CallToolResult, ErrorData> {
         let tool = answer.tool.as_ref().and_then(|name| self.host.tool(name));
-        let promised = tool.is_some_and(|tool| tools::promised(&tool, version).is_some());
-        answer::result(answer, promised, version)
+        answer::result(answer, tool.as_deref(), structured)
     }
 
     /// Makes a call, which becomes a task of its session where it takes long. `gone`: the client takes its request back.
-    pub(crate) async fn run_or_begin(&self, request: Request, session: &Arc<str>, begun: &Begun, gone: &CancellationToken) -> CameTo {
+    pub(crate) async fn run_or_begin(
+        &self,
+        request: Request,
+        session: &Arc<str>,
+        begun: &Begun,
+        gone: &CancellationToken,
+        structured: Structured,
+    ) -> CameTo {
         let cancel = request.cancel.clone();
         let calls = self.clone();
         let mut call = Box::pin(async move { calls.run(request).await });
@@ -119,7 +126,7 @@ impl Calls {
         tokio::spawn(async move {
             let answer = call.await;
             let is_cancelled = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::Cancelled);
-            let end = if is_cancelled { End::Cancelled } else { End::of(calls.result(answer, Some(&ProtocolVersion::V_2026_07_28))) };
+            let end = if is_cancelled { End::Cancelled } else { End::of(calls.result(answer, structured)) };
             calls.tasks.end(&kept, end);
             tokio::select! {
                 () = tokio::time::sleep(KEPT) => {}

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_host::config::{Approvals, Folders};
+use berth_host::config::{Approvals, Folders, Structured};
 use berth_host::text::cut;
 use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest,
     CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    UpdateTaskParams,
+    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -53,6 +53,9 @@ const METHODS: [&str; 15] = [
 /// Those that 2026-07-28 has no more.
 const BEFORE: [&str; 2] = ["initialize", "ping"];
 
+/// The extension by which a client asks for structured answers of every tool that has them.
+const STRUCTURED: &str = "berth/structured";
+
 /// Bytes of a method that a client is told there is none of.
 const METHOD: usize = 100;
 
@@ -68,6 +71,7 @@ pub struct Server {
     tickets: Arc<Tickets>,
     extras: Arc<dyn Extras>,
     calls: Calls,
+    structured: Structured,
     connection: Arc<Connection>,
 }
 
@@ -97,13 +101,29 @@ impl Server {
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
         let extras = Arc::new(NoExtras);
-        Ok(Self { host, session: None, folders, asking, tickets, extras, calls, connection: Arc::default() })
+        let structured = Structured::default();
+        Ok(Self { host, session: None, folders, asking, tickets, extras, calls, structured, connection: Arc::default() })
     }
 
     /// The same with prompts and resources of the embedding program's own.
     #[must_use]
     pub fn with_extras(self, extras: Arc<dyn Extras>) -> Self {
         Self { extras, ..self }
+    }
+
+    /// The same, sending other structured answers than [`Structured::Auto`] says.
+    #[must_use]
+    pub fn with_structured(self, structured: Structured) -> Self {
+        Self { structured, ..self }
+    }
+
+    /// Which structured answers the client of a request gets: as is configured, unless it asks for all.
+    fn structured(&self, context: &RequestContext<RoleServer>) -> Structured {
+        let asks = || context.client_capabilities()?.extensions?.contains_key(STRUCTURED).then_some(Structured::Always);
+        match self.structured {
+            Structured::Auto => asks().unwrap_or_default(),
+            said => said,
+        }
     }
 
     /// The same, counting its calls.
@@ -181,7 +201,7 @@ impl Watch {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_completions()
             .enable_prompts()
             .enable_resources()
@@ -191,6 +211,7 @@ impl ServerHandler for Server {
             .build();
         let mut implementation = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
         implementation.title = Some("Berth".to_owned());
+        capabilities.extensions.get_or_insert_default().insert(STRUCTURED.to_owned(), JsonObject::new());
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
     }
 
@@ -205,17 +226,18 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), context.protocol_version().as_ref())
+        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), self.structured(&context))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.host.tool(name).map(|definition| tools::tool(&definition, Some(&ProtocolVersion::V_2026_07_28)))
+        self.host.tool(name).map(|definition| tools::tool(&definition, self.structured))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let session = self.session(&context.extensions)?;
         let begun = takes_tasks(&context).then(Arc::<Begun>::default);
+        let structured = self.structured(&context);
         let brought = (request_state, input_responses);
         let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought, begun.clone()).await?);
         let token = context.meta.get_progress_token();
@@ -232,7 +254,7 @@ impl ServerHandler for Server {
         };
         let came_to = match begun {
             None => CameTo::Answer(Box::new(self.calls.run(request).await)),
-            Some(begun) => self.calls.run_or_begin(request, session.name(), &begun, &context.ct).await,
+            Some(begun) => self.calls.run_or_begin(request, session.name(), &begun, &context.ct, structured).await,
         };
         // What was told comes before the answer.
         if let Some(telling) = telling {
@@ -251,7 +273,7 @@ impl ServerHandler for Server {
                 if let Some(required) = approver.required().filter(|_| asked) {
                     return Ok(required.into());
                 }
-                self.calls.result(*answer, context.protocol_version().as_ref()).map(CallToolResponse::from)
+                self.calls.result(*answer, structured).map(CallToolResponse::from)
             }
         }
     }

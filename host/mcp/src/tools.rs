@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use berth_host::{Definition, Host, Session};
+use berth_host::config::Structured;
+use berth_host::{Definition, Host, Session, structured_schema};
 use rmcp::ErrorData;
-use rmcp::model::{JsonObject, ListToolsResult, ProtocolVersion, Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::Value;
 
 /// Tools on one page.
@@ -29,11 +30,7 @@ pub(crate) fn of(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>,
 /// # Errors
 ///
 /// The cursor is none that was given out, or its tool is gone.
-pub(crate) fn page(
-    tools: &[Arc<Definition>],
-    cursor: Option<&str>,
-    version: Option<&ProtocolVersion>,
-) -> Result<ListToolsResult, ErrorData> {
+pub(crate) fn page(tools: &[Arc<Definition>], cursor: Option<&str>, structured: Structured) -> Result<ListToolsResult, ErrorData> {
     let from = match cursor {
         None => 0,
         Some(name) => tools
@@ -44,25 +41,23 @@ pub(crate) fn page(
     };
     let page = &tools[from..tools.len().min(from + PAGE)];
     let next = (from + page.len() < tools.len()).then(|| page.last().map(|tool| tool.name.clone())).flatten();
-    let mut result = ListToolsResult::with_all_items(page.iter().map(|tool| self::tool(tool, version)).collect());
+    let mut result = ListToolsResult::with_all_items(page.iter().map(|tool| self::tool(tool, structured)).collect());
     result.next_cursor = next;
     result.ttl_ms = Some(FRESH);
     Ok(result)
 }
 
-/// Whether a client of that revision takes any value for a structured one. Before 2026-07-28, it has to be an object, and clients refuse the
-/// whole list for a schema of something else.
-pub(crate) fn takes_any_value(version: Option<&ProtocolVersion>) -> bool {
-    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+/// Whether a client gets a tool's structured answers.
+pub(crate) fn sends_structured(tool: &Definition, structured: Structured) -> bool {
+    match structured {
+        Structured::Auto => !tool.answers_in_text(),
+        Structured::Always => true,
+        Structured::Never => false,
+    }
 }
 
-/// The schema of a tool's structured answers, as far as a client of that revision is told of one. Then it refuses an answer without.
-pub(crate) fn promised<'d>(definition: &'d Definition, version: Option<&ProtocolVersion>) -> Option<&'d Value> {
-    definition.output_schema.as_ref().filter(|schema| takes_any_value(version) || schema["type"] == "object")
-}
-
-/// A tool as the protocol has it in that revision.
-pub(crate) fn tool(definition: &Definition, version: Option<&ProtocolVersion>) -> Tool {
+/// A tool as the protocol has it. A schema of structured answers is a promise: clients refuse an answer without.
+pub(crate) fn tool(definition: &Definition, structured: Structured) -> Tool {
     let annotations = definition.annotations;
     let hints = ToolAnnotations::from_raw(
         definition.title.clone(),
@@ -74,7 +69,9 @@ pub(crate) fn tool(definition: &Definition, version: Option<&ProtocolVersion>) -
     let description = Cow::Owned(definition.description.clone());
     let mut tool = Tool::new_with_raw(definition.name.clone(), Some(description), object(&definition.input_schema));
     tool.title.clone_from(&definition.title);
-    tool.output_schema = promised(definition, version).map(object);
+    if sends_structured(definition, structured) {
+        tool.output_schema = structured_schema(definition).as_ref().map(object);
+    }
     tool.with_annotations(hints)
 }
 
@@ -98,7 +95,7 @@ mod tests {
             let tools = tools(count);
             let (mut seen, mut cursor) = (Vec::new(), None::<String>);
             loop {
-                let page = page(&tools, cursor.as_deref(), None).expect("the cursor is right");
+                let page = page(&tools, cursor.as_deref(), Structured::Auto).expect("the cursor is right");
                 assert!(page.tools.len() <= PAGE);
                 seen.extend(page.tools.into_iter().map(|tool| tool.name.into_owned()));
                 cursor = page.next_cursor;
@@ -108,26 +105,39 @@ mod tests {
             }
             assert!(seen.iter().eq(tools.iter().map(|tool| &tool.name)), "{count}");
         }
-        assert!(page(&tools(3), Some("elsewhere"), None).is_err());
+        assert!(page(&tools(3), Some("elsewhere"), Structured::Auto).is_err());
     }
 
     #[test]
     fn what_only_reads_neither_destroys_nor_minds_being_repeated() {
         let mut definition = Definition::new("look", "looks", json!({ "type": "object" }));
         definition.annotations.read_only = true;
-        let hints = tool(&definition, None).annotations.expect("has hints");
+        let hints = tool(&definition, Structured::Auto).annotations.expect("has hints");
         assert_eq!((hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint), (Some(true), Some(false), Some(true)));
     }
+
     #[test]
-    fn a_client_is_told_only_of_schemas_that_its_revision_has() {
-        let mut definition = Definition::new("count", "counts", json!({ "type": "object" }));
-        for (schema, old, new) in
-            [(json!({ "type": "object" }), true, true), (json!({ "type": "array" }), false, true), (json!({}), false, true)]
-        {
-            definition.output_schema = Some(schema.clone());
-            for (version, told) in [(None, old), (Some(ProtocolVersion::V_2025_11_25), old), (Some(ProtocolVersion::V_2026_07_28), new)] {
-                assert_eq!(tool(&definition, version.as_ref()).output_schema.is_some(), told, "{schema} {version:?}");
-            }
+    fn a_schema_is_promised_where_structured_answers_are_sent() {
+        let plain = Definition::new("count", "counts", json!({ "type": "object" }));
+        let value = Definition { output_schema: Some(json!({ "type": "array" })), ..plain.clone() };
+        let text = Definition { meta: Some(json!({ "berth:answers-in": "text" })), ..value.clone() };
+        use Structured::{Always, Auto, Never};
+        for (definition, structured, sends, promises) in [
+            (&plain, Auto, false, false),
+            (&plain, Always, true, false),
+            (&plain, Never, false, false),
+            (&value, Auto, true, true),
+            (&value, Always, true, true),
+            (&value, Never, false, false),
+            (&text, Auto, false, false),
+            (&text, Always, true, true),
+            (&text, Never, false, false),
+        ] {
+            assert_eq!(sends_structured(definition, structured), sends, "{definition:?} {structured:?}");
+            let schema = tool(definition, structured).output_schema;
+            assert_eq!(schema.is_some(), promises, "{definition:?} {structured:?}");
+            // Revisions before 2026-07-28 know no other.
+            assert!(schema.is_none_or(|schema| schema["type"] == "object"));
         }
     }
 }

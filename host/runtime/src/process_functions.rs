@@ -198,11 +198,11 @@ impl CallState {
             Ending::Bound(Bound::Processor) => wit::Ending::Processor,
             Ending::Output => wit::Ending::Output,
         };
-        wit::Finished {
-            exit_code: finished.code,
-            ending,
-            notices: notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect(),
+        let notices: Vec<String> = notices.iter().map(|notice| neutral(cut(notice, 4096)).into_owned()).collect();
+        if let Some(processes) = &self.call.processes {
+            notices.iter().for_each(|notice| processes.report.notice(notice));
         }
+        wit::Finished { exit_code: finished.code, ending, notices }
     }
 }
 

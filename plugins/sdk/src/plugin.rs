@@ -156,6 +156,7 @@ pub struct Offered {
     pub(crate) fence: Option<&'static str>,
     pub(crate) input_schema: fn() -> Schema,
     pub(crate) output_schema: fn() -> Option<Schema>,
+    pub(crate) answers_in_text: bool,
     pub(crate) call: fn(Invocation) -> Result<Output, Failure>,
 }
 
@@ -184,6 +185,7 @@ impl Offered {
             fence: T::FENCE,
             input_schema: schema::of_arguments::<T::Arguments>,
             output_schema: T::output_schema,
+            answers_in_text: T::ANSWERS_IN_TEXT,
             call: |invocation| {
                 let arguments = decode::<T::Arguments>(&invocation.arguments)?;
                 T::call(arguments, &Call::new(invocation.attachments))
@@ -212,6 +214,9 @@ impl Offered {
         if !self.reads_when.is_empty() {
             let arguments = self.reads_when.iter().map(|(argument, values)| ((*argument).to_owned(), json!(values)));
             meta.insert("berth:reads-when".to_owned(), Value::Object(arguments.collect()));
+        }
+        if self.answers_in_text {
+            meta.insert("berth:answers-in".to_owned(), json!("text"));
         }
         match self.preview {
             Some(Preview::Whole { file, content }) => meta.insert("berth:preview".to_owned(), json!({ "file": file, "content": content })),

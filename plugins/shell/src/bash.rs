@@ -32,14 +32,15 @@ impl Tool for Bash {
         Runs a command line with bash, in a sandbox: it sees the working directory and what else the operator granted, and has the network \
         only where that is allowed. Each call is a shell of its own: no directory, variable or background process outlives it, and /tmp is \
         private to it. There is no terminal and nothing on standard input. Returns what was written, labelled stdout: and stderr: where \
-        there is both, and at most 1 MiB of each; the structured answer has stdout, stderr, exit_code and truncated. An exit code other \
-        than 0 is a failure, with all of the output. Use read, grep, find_path and edit for files: they are faster, and ask less often.";
+        there is both, and at most 1 MiB of each. An exit code other than 0 is a failure, with all of the output. Use read, grep, find_path \
+        and edit for files: they are faster, and ask less often.";
     const ANNOTATIONS: Annotations = Annotations::ACTING;
     const SUBJECTS: &[Subject] = &[Subject::new("/command", SubjectKind::Command, Access::Write)];
     const ALIASES: &[&str] = &["shell"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("command", &["cmd", "script", "shell_command", "bash", "sh"])];
     const BARE_ARGUMENT: Option<&str> = Some("command");
     const FENCE: Option<&str> = Some("bash");
+    const ANSWERS_IN_TEXT: bool = true;
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {

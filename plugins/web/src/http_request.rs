@@ -84,6 +84,7 @@ impl Tool for HttpRequest {
     const SUBJECTS: &[Subject] = &[Subject::new("/url", SubjectKind::Url, Access::Write)];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("body", &["data"])];
     const READS_WHEN: &[(&str, &[&str])] = &[("/method", &["GET", "HEAD"])];
+    const ANSWERS_IN_TEXT: bool = true;
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {

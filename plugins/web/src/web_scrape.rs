@@ -89,6 +89,9 @@ pub(crate) struct Envelope {
     total: usize,
     /// Whether there are more than are here, or values were cut.
     truncated: bool,
+    /// Which attributes no element has that was selected for them, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
 }
 
 impl Tool for WebScrape {
@@ -103,6 +106,7 @@ impl Tool for WebScrape {
     const ALIASES: &[&str] = &["web-scrape"];
     const ARGUMENT_ALIASES: &[(&str, &[&str])] = &[("url", &["uri"]), ("select", &["selector", "selectors"])];
     const FENCE: Option<&str> = Some("scrape");
+    const ANSWERS_IN_TEXT: bool = true;
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
@@ -133,12 +137,13 @@ impl Tool for WebScrape {
         {
             return Err(missed::attribute(message, part.clone()));
         }
-        let envelope = Envelope { url: answer.url, results, total: taken.total, truncated: taken.truncated };
+        let (missing, others) = lacking.unzip();
+        let envelope = Envelope { url: answer.url, results, total: taken.total, truncated: taken.truncated, missing };
         let text = serde_json::to_string_pretty(&envelope)?;
         let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
         let mut output = Output::from(part);
-        if let Some((message, part)) = lacking {
-            output = output.with(Content::text(message)).with(part);
+        if let Some(part) = others {
+            output = output.with(part);
         }
         output.with_structured(&envelope)
     }

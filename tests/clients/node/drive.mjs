@@ -12,6 +12,10 @@ const { StreamableHTTPClientTransport } = await import(
 );
 const types = one ? await import('@modelcontextprotocol/sdk/types.js') : undefined;
 
+/** What a library has to warn of. */
+const warned = [];
+console.warn = (...words) => warned.push(words.join(' '));
+
 let client;
 /** What the person at this client answers, and what they were asked. */
 let answer;
@@ -56,7 +60,7 @@ async function call(step, signal) {
     try {
         const result = await (one ? client.callTool(params, undefined, options) : client.callTool(params, options));
         const text = result.content.filter(part => part.type === 'text').map(part => part.text);
-        return { failed: result.isError === true, text: text.join('\n'), asked };
+        return { failed: result.isError === true, text: text.join('\n'), structured: result.structuredContent, asked };
     } catch (error) {
         return { error: String(error), asked };
     }
@@ -89,7 +93,7 @@ const steps = {
         return { server: client.getServerVersion()?.name, version };
     },
     async list() {
-        return { tools: (await client.listTools()).tools.map(tool => tool.name) };
+        return { tools: (await client.listTools()).tools.map(tool => tool.name), warned };
     },
     call: step => call(step),
     async begin(step) {

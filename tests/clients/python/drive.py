@@ -84,7 +84,7 @@ class Driver:
         except Exception as error:
             return {"error": repr(error), "asked": self.asked}
         text = "\n".join(part.text for part in result.content if part.type == "text")
-        return {"failed": bool(result.is_error), "text": text, "asked": self.asked}
+        return {"failed": bool(result.is_error), "text": text, "structured": result.structured_content, "asked": self.asked}
 
     async def begin(self, step):
         running = self.running = {"scope": anyio.CancelScope(), "ended": anyio.Event(), "came": {"error": "stopped"}}

@@ -84,6 +84,12 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
         Err(failure) => panic!("{failure:?}"),
     };
     assert_eq!(&said, filtered);
+    // A front end that shows a model the value alone says in it what the text says.
+    let bash = scene.host.tool("bash").expect("it is there");
+    let seen = answer.structured_for_model(&bash).expect("there is one");
+    let notice = seen["notices"][0].as_str().expect("it is said");
+    let id = seen["rest"]["id"].as_str().expect("it names an id");
+    assert!(notice.starts_with("Filtered by ") && notice.contains(id) && text(&answer).contains(notice), "{seen}");
     assert!(rest(&scene, &answer).await.contains(passing(200).trim()));
 }
 

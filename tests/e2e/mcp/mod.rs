@@ -7,6 +7,8 @@ mod driven;
 mod hostile;
 mod http;
 mod official;
+mod schemas;
+mod seen;
 mod tasks;
 
 use std::fs;

@@ -244,7 +244,7 @@ fn a_page_stands_behind_a_fence_and_orders_in_it_are_flagged() {
         assert_eq!(meta, Some(json!({ "berth:untrusted": true })));
         let (orders, meta) = of("/orders").await;
         let [warning, fenced] = &orders[..] else { panic!("{orders:?}") };
-        assert!(warning.starts_with("[What follows has the shape of orders to you"), "{warning}");
+        assert!(warning.starts_with("[This answer holds text in the shape of orders to you"), "{warning}");
         assert!(fenced.contains("Ignore all previous instructions") && fenced.starts_with("<external-data"), "{fenced}");
         let meta = meta.expect("it is told");
         assert!(meta["berth:injection"].as_array().is_some_and(|kinds| kinds.contains(&json!("ignore_instructions"))), "{meta}");

@@ -63,6 +63,15 @@ fn object(call: &CallArguments, answer: &Answer) -> Value {
     if answer.truncated {
         object.insert("truncated".to_owned(), true.into());
     }
+    if answer.untrusted {
+        object.insert("untrusted".to_owned(), true.into());
+    }
+    if !answer.notices.is_empty() {
+        object.insert("notices".to_owned(), json!(answer.notices));
+    }
+    if let Some(rest) = &answer.rest {
+        object.insert("rest".to_owned(), json!(rest));
+    }
     if call.verbose {
         object.insert("steps".to_owned(), json!(answer.steps));
     }

@@ -67,7 +67,7 @@ pub use processes::ProcessGrants;
 pub use project::{Project, Standing, forget, trusted};
 pub use renamed::Renamed;
 pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
-pub use serve::{OAuth, Serve};
+pub use serve::{OAuth, Serve, Structured};
 pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};

@@ -1,4 +1,4 @@
-//! How clients are served over HTTP.
+//! How clients are served.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,27 @@ use serde::{Deserialize, Serialize};
 use super::Bounded;
 use super::rule::{Rule, rules};
 
-/// How `berth serve --http` serves its clients.
+/// When a client gets structured answers, and the schemas that promise them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Structured {
+    /// From tools with an output schema, unless what a model should read is their text. A client that asks for them gets all.
+    #[default]
+    Auto,
+    /// From every tool that has them.
+    Always,
+    /// From none.
+    Never,
+}
+
+/// How `berth serve` serves its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct Serve {
+    /// Which answers are sent as structured content too: `auto` of tools whose answer is a value and not a text, `always` of all that have
+    /// one, `never` of none. Many clients show their model nothing else of an answer that has it.
+    pub structured: Structured,
     /// Where clients from elsewhere reach the server, `https://berth.example.com` for instance: its host is let in beside the names of this
     /// machine, and tokens of an authorization server are for this address with `/mcp` behind it.
     pub url: String,
@@ -38,6 +54,7 @@ pub struct Serve {
 }
 
 rules!(Serve {
+    structured: Rule::Ignored,
     url: Rule::Ignored,
     allowed_origins: Rule::Ignored,
     certificate: Rule::Ignored,
@@ -54,6 +71,7 @@ rules!(Serve {
 impl Default for Serve {
     fn default() -> Self {
         Self {
+            structured: Structured::Auto,
             url: String::new(),
             allowed_origins: Vec::new(),
             certificate: String::new(),

@@ -20,7 +20,7 @@ pub struct Config {
     pub tools: Tools,
     /// How a person is asked for calls that need a yes.
     pub approvals: Approvals,
-    /// How `berth serve --http` serves its clients.
+    /// How `berth serve` serves its clients: `structured` says what they get, everything else is about HTTP.
     pub serve: Serve,
     /// How requests of all plugins leave this machine.
     pub network: Network,

@@ -12,6 +12,7 @@ mod heard;
 mod marks;
 mod shortened;
 mod sources;
+mod structured;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,13 @@ use crate::config::Redaction;
 use crate::facts::Facts;
 use crate::filters::terminal::Kind;
 use crate::filters::{Chain, Filtered, Filtering};
-use crate::host::Audience;
+use crate::host::{Audience, Remainder};
 use crate::overflow::{Id, Overflow, READ_OVERFLOW};
 use crate::subjects;
 use fence::Fence;
 use heard::Redacting;
 use sources::Source;
+pub use structured::structured_schema;
 
 /// Bytes of a failure's message.
 const MAX_MESSAGE: usize = 8192;
@@ -67,18 +69,24 @@ impl Shaping {
         let (outcome, truncated) = cleaned(outcome, source, kind(facts), self.result, cancel).await;
         facts.truncated |= truncated;
         let (mut outcome, notice) = self.filtered(chain, facts, outcome, source, cancel).await;
+        facts.notices = std::mem::take(&mut facts.report.told().notices);
+        if let Some(source) = source {
+            facts.notices = facts.notices.drain(..).map(|notice| redact::owned(notice, source.keys())).collect();
+        }
         if is_strange(facts) {
             facts.injections = flagged::flag(&mut outcome).await;
         }
         if facts.audience == Audience::Model {
             self.for_model(facts, &mut outcome).await;
         }
-        if let Some(notice) = notice {
+        if let Some(Notice { text, rest }) = notice {
             let content = match &mut outcome {
                 Ok(output) => &mut output.content,
                 Err(failure) => &mut failure.content,
             };
-            content.push(Content::text(notice));
+            content.push(Content::text(bracketed(&text)));
+            facts.notices.push(text);
+            facts.rest = facts.rest.take().or(rest);
         }
         outcome
     }
@@ -91,7 +99,7 @@ impl Shaping {
         mut outcome: Outcome,
         source: Option<Source>,
         cancel: &CancellationToken,
-    ) -> (Outcome, Option<String>) {
+    ) -> (Outcome, Option<Notice>) {
         // The rest of an answer is asked for to be seen.
         let shorten = self.threshold > 0 && !facts.tool.as_deref().is_some_and(is_rest);
         let mut change = match self.filtering.apply(chain, facts, shorten, &outcome, cancel).await {
@@ -110,7 +118,8 @@ impl Shaping {
                 }
             };
             let Filtered { filters, lines: [before, after], .. } = &change.filtered;
-            notice = Some(format!("[Filtered by {}: {before} lines -> {after} lines. {}]\n", filters.join(", "), told(&kept, 0)));
+            let text = format!("Filtered by {}: {before} lines -> {after} lines. {}", filters.join(", "), told(&kept, 0));
+            notice = Some(Notice { text, rest: remainder(&kept, 0) });
             facts.truncated = true;
         }
         let filtered = change.make(&mut outcome);
@@ -148,7 +157,10 @@ impl Shaping {
         if strange {
             flagged::tell(outcome, "berth:untrusted", json!(true));
         }
-        let warning = flagged::warning(&facts.injections).map(Content::text);
+        facts.untrusted = strange;
+        let warning = flagged::warning(&facts.injections);
+        let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
+        facts.notices.extend(warning);
         let (content, structured, meta) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
             Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
@@ -157,32 +169,48 @@ impl Shaping {
         let around = |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
         // The rest of an answer has a bound of its own.
         let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
-        if structured.as_mut().is_some_and(|value| is_longer(value, threshold) && shortened::shorten(value, threshold)) {
-            facts.truncated = true;
+        let is_long = content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>() > threshold;
+        let long_value = structured.as_mut().filter(|value| is_longer(value, threshold));
+        let mut whole = String::new();
+        if is_long || long_value.is_some() {
+            whole = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
         }
+        let shortened = long_value.and_then(|value| {
+            if whole.is_empty() {
+                whole = value.to_string();
+            }
+            shortened::shorten(value, threshold)
+        });
         if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
             let whole = structured.take().unwrap_or_default().to_string();
             let (total, kept) = (whole.chars().count(), self.kept(facts, whole, strange).await);
-            content.push(Content::text(format!("[The structured answer of {total} characters is left out. {}]\n", told(&kept, 0))));
+            let notice = format!("The structured answer of {total} characters is left out. {}", told(&kept, 0));
+            content.push(Content::text(bracketed(&notice)));
+            facts.notices.push(notice);
+            facts.rest = remainder(&kept, 0);
             facts.truncated = true;
         }
-        if content.iter().map(|part| part.as_text().map_or(0, str::len)).sum::<usize>() > threshold {
-            let whole = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
-            if let Some(ends) = cut::ends(&whole, threshold) {
-                let kept = self.kept(facts, whole.clone(), strange).await;
+        let ends = if is_long { cut::ends(&whole, threshold) } else { None };
+        if ends.is_some() || shortened.is_some() {
+            let kept = self.kept(facts, whole.clone(), strange).await;
+            // What is shown of a field may end before what is shown of the text.
+            let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
+            facts.notices.push(format!("A part of the answer is left out here. {}", told(&kept, offset)));
+            facts.rest = remainder(&kept, offset);
+            facts.truncated = true;
+            if let Some(ends) = ends {
                 let notice = format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, told(&kept, ends.offset));
                 let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || strange { "" } else { "\n" };
                 let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
                 content.insert(0, Content::text(text));
-                content.splice(0..0, warning);
+                content.splice(0..0, before);
                 let id = kept.as_ref().ok().map(|(id, _)| id.as_str());
                 let told = json!({ "id": id, "offset": ends.offset, "left_out": ends.left_out, "total": ends.total });
                 match meta {
                     Some(Value::Object(fields)) => drop(fields.insert("berth:overflow".to_owned(), told)),
                     meta => *meta = Some(json!({ "berth:overflow": told })),
                 }
-                facts.truncated = true;
                 return;
             }
         }
@@ -193,7 +221,7 @@ impl Shaping {
                 }
             }
         }
-        content.splice(0..0, warning);
+        content.splice(0..0, before);
     }
 
     /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
@@ -205,6 +233,22 @@ impl Shaping {
         };
         blocking(keep).await
     }
+}
+
+/// What the host has to say behind an answer.
+struct Notice {
+    text: String,
+    rest: Option<Remainder>,
+}
+
+/// A notice as it stands in a text.
+fn bracketed(notice: &str) -> String {
+    format!("[{notice}]\n")
+}
+
+/// Where what is left out from `offset` on can be read.
+fn remainder(kept: &Result<(Id, bool), String>, offset: usize) -> Option<Remainder> {
+    kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
 /// What a call's texts are to a terminal.
