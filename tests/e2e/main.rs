@@ -17,6 +17,7 @@ mod ceiling;
 mod cli;
 mod command_line;
 mod comparing;
+mod compiling;
 mod counted;
 mod docs;
 mod doctor;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use berth_contract::HostError;
 use berth_system::confine;
-use berth_system::process::{HelperBounds, run_helper};
+use berth_system::process::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 use wasmtime::component::Component;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, failure_name};
 use crate::compiled::Precompiled;
-use crate::{compiled, engine};
+use crate::{compiled, engine, shape};
 
 /// The helper's name on the command line.
 pub(crate) const HELPER: &str = "__compile";
@@ -23,8 +23,23 @@ pub(crate) const NO_HELPER: &str = "it has to be compiled, which happens in a pr
 /// Bytes of a component.
 pub(crate) const MAX_COMPONENT: usize = 64 << 20;
 
-/// What compiling a stranger's component may take.
-const BOUNDS: HelperBounds = HelperBounds { time: Duration::from_secs(120), output: 512 << 20 };
+/// Bytes of what compiling comes to.
+const MAX_CODE: usize = 512 << 20;
+
+/// Seconds on processors, all threads together, that compiling a component of so many bytes may take. Real ones take about one for a MiB.
+const fn processor_seconds(size: usize) -> u64 {
+    10 + (4 * size as u64).div_ceil(1 << 20)
+}
+
+/// Bytes of memory for the same. Real ones take 40 bytes for each byte, and the compiler itself some ten MiB; an allocator may take a GiB at once.
+const fn memory(size: usize) -> u64 {
+    (2 << 30) + 64 * size as u64
+}
+
+/// What compiling a stranger's component may take. The time is for a helper that hangs: a busy machine shares its processors with it.
+const fn bounds(size: usize) -> HelperBounds {
+    HelperBounds { time: Duration::from_secs(60 + 4 * processor_seconds(size)), output: MAX_CODE }
+}
 
 /// Turns bytes into components.
 #[derive(Debug)]
@@ -56,19 +71,44 @@ impl Compiler {
             }
         }
         let key = format!("{digest}-{}.cwasm", compatibility(engine));
-        if let Some(component) = self.cache.as_ref().and_then(|cache| cache.get(engine, &key)) {
-            return Ok(component);
+        if let Some(cache) = &self.cache {
+            if let Some(component) = cache.get(engine, &key) {
+                return Ok(component);
+            }
+            if let Some(reason) = cache.failure(&key) {
+                return Err(not_compiled(&reason, Some(&cache.path(&failure_name(&key)))));
+            }
         }
         let Some(helper) = &self.helper else {
             return Err(NO_HELPER.into());
         };
-        let code = run_helper(helper, &[HELPER], wasm, BOUNDS).map_err(|error| format!("compiling it failed: {error}"))?;
+        let code = run_helper(helper, &[HELPER], wasm, bounds(wasm.len())).map_err(|error| {
+            let size = wasm.len();
+            let reason = match &error {
+                HelperError::ProcessorTime => {
+                    format!("it takes more than {} s of processor time, the limit for {size} bytes", processor_seconds(size))
+                }
+                HelperError::Crashed(words) if words.starts_with("memory allocation of ") => {
+                    format!("it takes more than {} MiB of memory, the limit for {size} bytes", memory(size) >> 20)
+                }
+                other => other.to_string(),
+            };
+            // What the machine was at fault for may go better the next time.
+            let kept = self.cache.as_ref().filter(|_| error.is_of_input()).and_then(|cache| cache.put_failure(&key, &reason).ok());
+            not_compiled(&reason, kept.as_deref())
+        })?;
         let Some(cache) = &self.cache else {
             return compiled::of_the_helper(engine, &code).map_err(|error| format!("{error:#}"));
         };
         cache.put(&key, &code).map_err(|error| format!("keeping its compiled code failed: {error}"))?;
         cache.get(engine, &key).ok_or_else(|| "its compiled code could not be mapped; the log says why".into())
     }
+}
+
+/// Why there is no code. `kept`: where that is remembered.
+fn not_compiled(reason: &str, kept: Option<&Path>) -> String {
+    let again = kept.map(|path| format!("; that is remembered: to have it tried again, delete {}", path.display()));
+    format!("compiling it failed: {reason}{}", again.unwrap_or_default())
 }
 
 /// Names the code that an engine can run.
@@ -94,11 +134,15 @@ pub fn helper_hook() {
     }
     let option = arguments.next().map(|option| option.to_string_lossy().into_owned());
     let closed = confine::close_inherited().map_err(|error| format!("closing what was handed down: {error}"));
-    let code = match closed.and_then(|()| run(option.as_deref())) {
+    let code = match closed.map_err(Fault::Own).and_then(|()| run(option.as_deref())) {
         Ok(()) => 0,
-        Err(reason) => {
+        Err(Fault::Own(reason)) => {
             eprintln!("{reason}");
             1
+        }
+        Err(Fault::Input(reason)) => {
+            eprintln!("{reason}");
+            INPUT_AT_FAULT
         }
     };
     std::process::exit(code);
@@ -111,34 +155,39 @@ pub fn own_helper() -> Option<PathBuf> {
     HOOKED.load(std::sync::atomic::Ordering::Relaxed).then(|| PathBuf::from("/proc/self/exe"))
 }
 
+/// Why the helper has no answer: its own fault or this machine's, or its input's.
+enum Fault {
+    Own(String),
+    Input(String),
+}
+
 /// `__compile` compiles standard input to standard output, for this processor; `__compile --baseline` for the baseline;
 /// `__compile --key` prints the name of the code that the baseline's compiler makes.
-fn run(option: Option<&str>) -> Result<(), String> {
-    let host = |error: HostError| error.to_string();
+fn run(option: Option<&str>) -> Result<(), Fault> {
+    let own = |error: HostError| Fault::Own(error.to_string());
     let mut stdout = std::io::stdout().lock();
     match option {
-        None => compile_confined(&engine::compiler(false).map_err(host)?, &mut stdout),
-        Some("--baseline") => compile_confined(&engine::compiler(true).map_err(host)?, &mut stdout),
+        None => compile_confined(&engine::compiler(false).map_err(own)?, &mut stdout),
+        Some("--baseline") => compile_confined(&engine::compiler(true).map_err(own)?, &mut stdout),
         Some("--key") => {
-            let key = compatibility(&engine::compiler(true).map_err(host)?);
-            writeln!(stdout, "{key}").map_err(|error| error.to_string())
+            let key = compatibility(&engine::compiler(true).map_err(own)?);
+            writeln!(stdout, "{key}").map_err(|error| Fault::Own(error.to_string()))
         }
-        Some(other) => Err(format!("{HELPER} does not know {other}")),
+        Some(other) => Err(Fault::Own(format!("{HELPER} does not know {other}"))),
     }
 }
 
-fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), String> {
-    confine::to_computing()?;
+fn compile_confined(engine: &wasmtime::Engine, output: &mut impl Write) -> Result<(), Fault> {
+    let own = |error: std::io::Error| Fault::Own(error.to_string());
+    confine::to_computing().map_err(Fault::Own)?;
     let mut wasm = Vec::new();
     let limit = MAX_COMPONENT as u64 + 1;
-    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(|error| error.to_string())?;
+    std::io::stdin().lock().take(limit).read_to_end(&mut wasm).map_err(own)?;
     if wasm.len() > MAX_COMPONENT {
-        return Err(format!("it has more than {MAX_COMPONENT} bytes"));
+        return Err(Fault::Input(format!("it has more than {MAX_COMPONENT} bytes")));
     }
-    let code = precompile(engine, &wasm)?;
-    output.write_all(&code).map_err(|error| error.to_string())
-}
-
-fn precompile(engine: &wasmtime::Engine, wasm: &[u8]) -> Result<Vec<u8>, String> {
-    engine.precompile_component(wasm).map_err(|error| format!("{error:#}"))
+    confine::lower_bounds(processor_seconds(wasm.len()), memory(wasm.len())).map_err(Fault::Own)?;
+    shape::check(&wasm).map_err(Fault::Input)?;
+    let code = engine.precompile_component(&wasm).map_err(|error| Fault::Input(format!("{error:#}")))?;
+    output.write_all(&code).map_err(own)
 }

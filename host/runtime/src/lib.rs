@@ -27,6 +27,7 @@ mod ready;
 mod run;
 mod schema;
 mod search_functions;
+mod shape;
 mod state;
 mod wasi;
 mod watch;

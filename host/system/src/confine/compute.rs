@@ -8,7 +8,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 /// Address space of a compiler: a large component takes a few hundred MiB.
 const MEMORY: u64 = 6 << 30;
 
-/// Seconds on processors, all threads together.
+/// Seconds on processors, all threads together, whatever there is to compute. See [`lower_bounds`].
 const CPU_SECONDS: u64 = 300;
 
 /// Confines this process for good to reading its standard input, computing, and writing its standard output and error: no new files, no
@@ -25,6 +25,22 @@ pub fn to_computing() -> Result<(), String> {
     }
     let filter = filter().map_err(|error| format!("building the system call filter: {error}"))?;
     seccompiler::apply_filter(&filter).map_err(|error| format!("installing the system call filter: {error}"))
+}
+
+/// Bounds the processor time of this process and all its threads, in seconds, and its memory, in bytes: what [`to_computing`] leaves is lowered
+/// to what the input is worth. Beyond the time it is ended by `SIGXCPU`, and memory beyond the bound is not given.
+///
+/// # Errors
+///
+/// What could not be enforced. The caller must not go on then.
+pub fn lower_bounds(seconds: u64, memory: u64) -> Result<(), String> {
+    // At the hard limit comes SIGKILL, which says nothing of its reason. Memory is what is written to: an allocator reserves more than that.
+    let time = Rlimit { current: Some(seconds.min(CPU_SECONDS - 1)), maximum: Some(CPU_SECONDS) };
+    let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
+    for (resource, limit) in [(Resource::Cpu, time), (Resource::Data, memory)] {
+        setrlimit(resource, limit).map_err(|errno| format!("bounding {resource:?}: {errno}"))?;
+    }
+    Ok(())
 }
 
 /// Whether the kernel takes and enforces such a filter: tried on a thread of its own, which ends with it.

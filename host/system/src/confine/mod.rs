@@ -22,7 +22,7 @@ mod spec;
 mod trees;
 mod view;
 
-pub use compute::{filter_works, to_computing};
+pub use compute::{filter_works, lower_bounds, to_computing};
 pub use raw::close_inherited;
 pub(crate) use run::WAITS;
 pub use run::{HELPER, run};

@@ -4,8 +4,9 @@
 //! input.
 
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +29,15 @@ pub enum HelperError {
     /// It said what was wrong.
     #[error("{0}")]
     Failed(String),
+    /// It said what was wrong with its input.
+    #[error("{0}")]
+    Input(String),
+    /// It crashed.
+    #[error("{0}")]
+    Crashed(String),
+    /// It used more processor time than it may.
+    #[error("it took more processor time than it may")]
+    ProcessorTime,
     /// It took too long, and was ended.
     #[error("it took longer than {} s", .0.as_secs())]
     Timeout(Duration),
@@ -35,6 +45,19 @@ pub enum HelperError {
     #[error("its answer has more than {0} bytes")]
     Output(usize),
 }
+
+impl HelperError {
+    /// Whether the same input would come to the same again, as far as can be told.
+    pub const fn is_of_input(&self) -> bool {
+        matches!(self, Self::Input(_) | Self::Crashed(_) | Self::ProcessorTime)
+    }
+}
+
+/// What a helper exits with where its input is at fault.
+pub const INPUT_AT_FAULT: i32 = 2;
+
+/// What Rust exits with after a panic.
+const PANICKED: i32 = 101;
 
 /// Bytes kept of what a helper says is wrong.
 const MAX_COMPLAINT: u64 = 16 * 1024;
@@ -80,8 +103,20 @@ pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: Help
         if status.success() {
             return Ok(output);
         }
-        Err(HelperError::Failed(if complaint.is_empty() { format!("it ended with {status}") } else { complaint }))
+        Err(failed(status, complaint))
     })
+}
+
+fn failed(status: ExitStatus, complaint: String) -> HelperError {
+    let complaint = if complaint.is_empty() { format!("it ended with {status}") } else { complaint };
+    match (status.code(), status.signal()) {
+        (Some(INPUT_AT_FAULT), _) => HelperError::Input(complaint),
+        (_, Some(libc::SIGXCPU)) => HelperError::ProcessorTime,
+        (Some(PANICKED), _) | (_, Some(libc::SIGABRT | libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)) => {
+            HelperError::Crashed(complaint)
+        }
+        _ => HelperError::Failed(complaint),
+    }
 }
 
 fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, deadline: Instant) -> Result<Vec<u8>, HelperError> {

@@ -8,5 +8,5 @@ mod places;
 pub(crate) mod tree;
 
 pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};
-pub use helper::{HelperBounds, HelperError, run_helper};
+pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 pub use places::{Known, Places, PlacesError};
