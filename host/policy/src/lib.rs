@@ -4,6 +4,7 @@ pub mod egress;
 pub mod files;
 pub mod redact;
 pub mod rules;
+pub mod spelling;
 
 mod action;
 mod autonomy;

@@ -1,165 +1,269 @@
-//! Secrets that come back: taken out of answers, in the forms in which servers repeat what they were sent.
+//! Secrets that come back: taken out of answers, however servers spell what they were sent.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use berth_policy::spelling::{REACH, Readings, is_escape};
 
-/// Finds the secrets of one plugin, each in its encodings: as it is, in base64 wherever it stands in what was encoded, in hexadecimal, with
-/// percent signs, and as JSON and HTML write it.
+/// Finds the secrets of one plugin: each as it is, in base64 wherever it stands in what was encoded, and in hexadecimal; and all of these with
+/// any of their characters [escaped](berth_policy::spelling).
 #[derive(Debug)]
 pub(super) struct Echoes {
-    patterns: AhoCorasick,
-    /// What stands for each pattern's secret.
+    /// The forms of all secrets, byte by byte; the first one is before any byte.
+    nodes: Vec<Node>,
+    /// Behind a byte, the node of the forms that begin with it; 0: none does.
+    first: [usize; 256],
+    /// Whether a form begins with two bytes: a bit for each pair.
+    pairs: Vec<u64>,
+    /// What stands for each secret.
     marks: Vec<String>,
-    /// Bytes of the longest pattern.
-    longest: usize,
     /// How many secrets they are.
     pub(super) secrets: usize,
 }
 
-/// Bytes of a secret's encoding that are enough to tell it from other text.
+/// What a form may go on with, and the secret that it is where it ends here.
+#[derive(Debug, Default)]
+struct Node {
+    next: Vec<(u8, usize)>,
+    secret: Option<usize>,
+}
+
+/// Bytes of a secret's form that are enough to tell it from other text.
 const LEAST: usize = 6;
+
+/// Forms that may go on at one place at a time. Only of a secret that repeats itself there are more than a few.
+const MOST: usize = 256;
+
+/// Bytes that are looked at at a time.
+const PIECE: usize = 64 * 1024;
 
 impl Echoes {
     /// Of secrets, each by its name.
     pub(super) fn of<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
-        let mut patterns: Vec<Vec<u8>> = Vec::new();
-        let mut marks = Vec::new();
-        let mut count = 0;
+        let mut echoes = Self { nodes: vec![Node::default()], first: [0; 256], pairs: vec![0; 1024], marks: Vec::new(), secrets: 0 };
         for (name, secret) in secrets {
-            count += 1;
+            echoes.secrets += 1;
+            echoes.marks.push(format!("[REDACTED:{name}]"));
             for form in forms(secret).into_iter().filter(|form| form.len() >= LEAST) {
-                if !patterns.contains(&form) {
-                    patterns.push(form);
-                    marks.push(format!("[REDACTED:{name}]"));
-                }
+                echoes.add(&form);
             }
         }
-        let longest = patterns.iter().map(Vec::len).max()?;
-        let patterns = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&patterns).ok()?;
-        Some(Self { patterns, marks, longest, secrets: count })
+        (echoes.nodes.len() > 1).then_some(echoes)
+    }
+
+    /// Adds a form of the latest secret.
+    fn add(&mut self, form: &[u8]) {
+        let pair = usize::from(form[0]) << 8 | usize::from(form[1]);
+        self.pairs[pair >> 6] |= 1 << (pair & 63);
+        let mut node = 0;
+        for byte in form {
+            node = match self.step(node, *byte) {
+                Some(next) => next,
+                None => {
+                    let next = self.nodes.len();
+                    self.nodes.push(Node::default());
+                    match node {
+                        0 => self.first[usize::from(*byte)] = next,
+                        _ => self.nodes[node].next.push((*byte, next)),
+                    }
+                    next
+                }
+            };
+        }
+        self.nodes[node].secret.get_or_insert(self.secrets - 1);
+    }
+
+    fn step(&self, node: usize, byte: u8) -> Option<usize> {
+        if node == 0 {
+            return Some(self.first[usize::from(byte)]).filter(|next| *next > 0);
+        }
+        self.nodes[node].next.iter().find(|(known, _)| *known == byte).map(|(_, next)| *next)
+    }
+
+    /// Whether nothing can begin with the first of two bytes that stand as they are.
+    fn begins_nothing(&self, byte: u8, next: u8) -> bool {
+        let pair = usize::from(byte) << 8 | usize::from(next);
+        !is_escape(byte) && (self.first[usize::from(byte)] == 0 || !is_escape(next) && self.pairs[pair >> 6] >> (pair & 63) & 1 == 0)
     }
 
     /// Whether one of them is in there.
     pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
-        self.patterns.is_match(bytes)
+        let mut pieces = Pieces::default();
+        let found = bytes.chunks(PIECE).any(|piece| {
+            pieces.look(self, piece, false);
+            // What was looked at is not needed any more.
+            pieces.forget();
+            !pieces.found.is_empty()
+        });
+        found || {
+            pieces.look(self, b"", true);
+            !pieces.found.is_empty()
+        }
     }
 
     /// `bytes` without them. None where nothing was found.
     pub(super) fn without(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut pieces = Pieces::default();
         let mut out = Vec::new();
-        let mut done = 0;
-        for found in self.patterns.find_iter(bytes) {
-            out.extend_from_slice(&bytes[done..found.start()]);
-            out.extend_from_slice(self.marks[found.pattern().as_usize()].as_bytes());
-            done = found.end();
+        for piece in bytes.chunks(PIECE) {
+            out.extend(pieces.next(self, piece, false));
         }
-        if done == 0 {
-            return None;
-        }
-        out.extend_from_slice(&bytes[done..]);
-        Some(out)
+        out.extend(pieces.next(self, b"", true));
+        pieces.any.then_some(out)
     }
 }
 
 /// Takes secrets out of something that comes in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// What may be the beginning of one.
+    /// What has not gone out. All places are counted from its beginning.
     kept: Vec<u8>,
+    /// Up to where it was looked at.
+    looked: usize,
+    /// What may become a secret and goes on at `looked`.
+    begun: Vec<Begun>,
+    /// What goes on behind that, by the place: behind an escape.
+    later: BTreeMap<usize, Vec<Begun>>,
+    /// What became one, and has not gone out.
+    found: Vec<Found>,
+    /// Up to where a mark that went out stands for it.
+    marked: usize,
+    /// Whether any was found.
+    any: bool,
+}
+
+/// A form of which some bytes were there.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    node: usize,
+    start: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    start: usize,
+    end: usize,
+    secret: usize,
 }
 
 impl Pieces {
     /// What of all that has come can go out: everything but what may be the beginning of a secret, unless there is no more (`end`).
     pub(super) fn next(&mut self, echoes: &Echoes, piece: &[u8], end: bool) -> Vec<u8> {
-        self.kept.extend_from_slice(piece);
-        let sure = if end { self.kept.len() } else { self.kept.len().saturating_sub(echoes.longest - 1) };
+        self.look(echoes, piece, end);
+        let first = self.begun.iter().chain(self.later.values().flatten()).map(|begun| begun.start).min();
+        let sure = if end { self.kept.len() } else { first.unwrap_or(self.looked) };
+        // Of those that begin at one place, the longest.
+        self.found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end)));
+        let ready = self.found.partition_point(|found| found.start < sure);
         let mut out = Vec::with_capacity(sure);
-        let mut done = 0;
-        for found in echoes.patterns.find_iter(&self.kept) {
-            // One that begins later may be the beginning of a longer one.
-            if found.start() >= sure {
-                break;
+        let mut done = self.marked;
+        for found in self.found.drain(..ready) {
+            if found.start >= done {
+                out.extend_from_slice(&self.kept[done..found.start]);
+                out.extend_from_slice(echoes.marks[found.secret].as_bytes());
+                self.any = true;
             }
-            out.extend_from_slice(&self.kept[done..found.start()]);
-            out.extend_from_slice(echoes.marks[found.pattern().as_usize()].as_bytes());
-            done = found.end();
+            // One that overlaps with the one before has its mark.
+            done = done.max(found.end);
         }
         if done < sure {
             out.extend_from_slice(&self.kept[done..sure]);
             done = sure;
         }
-        self.kept.drain(..done);
+        self.marked = done;
+        self.forget_to(done.min(self.looked));
         out
     }
-}
 
-/// What the usual encoders with percent signs leave as it is beside letters and digits, and whether they write a space as `+`: those of
-/// RFC 3986, of forms, of PHP, of JavaScript for a part and for a whole address, of Python, one that leaves letters and digits alone, and one
-/// that leaves nothing.
-const LEFT_PLAIN: [(&str, bool); 9] = [
-    ("-_.~", false),
-    ("-_.~", true),
-    ("-_.*", true),
-    ("-_.", true),
-    ("-_.!~*'()", false),
-    ("-_.!~*'();,/?:@&=+$#", false),
-    ("-_.~/", false),
-    ("0", false),
-    ("", false),
-];
+    /// Looks at what has come.
+    fn look(&mut self, echoes: &Echoes, piece: &[u8], end: bool) {
+        self.kept.extend_from_slice(piece);
+        let from = self.looked;
+        let ahead = &self.kept[from..];
+        let readings = if ahead.iter().any(|byte| is_escape(*byte)) { Readings::of(ahead) } else { Readings::default() };
+        let mut begun = Vec::new();
+        loop {
+            if self.begun.is_empty() && self.later.is_empty() {
+                let plain = self.kept[self.looked..].windows(2).take_while(|two| echoes.begins_nothing(two[0], two[1]));
+                self.looked += plain.count();
+            }
+            let Some(byte) = self.kept.get(self.looked).copied() else { break };
+            // What an escape stands for is told when all of it is there.
+            if is_escape(byte) && !end && self.looked + REACH > self.kept.len() {
+                break;
+            }
+            let place = self.looked;
+            self.looked += 1;
+            begun.clear();
+            begun.append(&mut self.begun);
+            if let Some(later) = self.later.remove(&self.looked) {
+                self.begun = later;
+            }
+            begun.push(Begun { node: 0, start: place });
+            self.go_on(echoes, &begun, &[byte], place + 1);
+            if is_escape(byte) {
+                for reading in readings.at(place - from) {
+                    self.go_on(echoes, &begun, reading.bytes(), from + reading.end);
+                }
+            }
+        }
+        if end {
+            self.begun.clear();
+            self.later.clear();
+        }
+    }
+
+    /// Goes on with what was begun by `bytes`, up to a place.
+    fn go_on(&mut self, echoes: &Echoes, begun: &[Begun], bytes: &[u8], to: usize) {
+        for Begun { node, start } in begun {
+            let Some(node) = bytes.iter().try_fold(*node, |node, byte| echoes.step(node, *byte)) else { continue };
+            if let Some(secret) = echoes.nodes[node].secret {
+                self.found.push(Found { start: *start, end: to, secret });
+            }
+            let there = if to == self.looked { &mut self.begun } else { self.later.entry(to).or_default() };
+            match there.iter().position(|other| other.node == node) {
+                Some(known) => there[known].start = there[known].start.min(*start),
+                None if there.len() < MOST => there.push(Begun { node, start: *start }),
+                None => {}
+            }
+        }
+    }
+
+    /// Forgets what was looked at.
+    fn forget(&mut self) {
+        self.marked = self.looked;
+        self.forget_to(self.looked);
+    }
+
+    fn forget_to(&mut self, place: usize) {
+        self.kept.drain(..place);
+        self.looked -= place;
+        self.marked = self.marked.saturating_sub(place);
+        if place > 0 {
+            self.later = std::mem::take(&mut self.later).into_iter().map(|(to, begun)| (to - place, begun)).collect();
+        }
+        for begun in self.begun.iter_mut().chain(self.later.values_mut().flatten()) {
+            begun.start = begun.start.saturating_sub(place);
+        }
+        for found in &mut self.found {
+            (found.start, found.end) = (found.start.saturating_sub(place), found.end.saturating_sub(place));
+        }
+    }
+}
 
 /// The forms of one secret.
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let bytes = secret.as_bytes();
-    let hex =
-        |upper: bool| -> String { bytes.iter().map(|byte| if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect() };
-    let percent = |kept: &str, space: bool, upper: bool| -> String {
-        let one = |byte: &u8| match byte {
-            b' ' if space => "+".to_owned(),
-            byte if kept.as_bytes().contains(byte) || !kept.is_empty() && byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
-            byte if upper => format!("%{byte:02X}"),
-            byte => format!("%{byte:02x}"),
-        };
-        bytes.iter().map(one).collect()
-    };
-    let json = serde_json::Value::from(secret).to_string();
-    let json = json.trim_matches('"').to_owned();
-    // As servers write it that escape more than they have to, each in its own way.
-    let escaped = |special: &str, as_what: fn(u32) -> String| -> String {
-        secret.chars().map(|c| if special.contains(c) { as_what(u32::from(c)) } else { c.to_string() }).collect()
-    };
-    let named = |apostrophe: &str| {
-        let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-        html.replace('\'', apostrophe)
-    };
     let mut forms = vec![
         secret.to_owned(),
         secret.to_ascii_lowercase(),
         secret.to_ascii_uppercase(),
-        hex(false),
-        hex(true),
-        json.replace('/', "\\/"),
-        json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e"),
-        json,
-        escaped("&<>'", |c| format!("\\u{c:04x}")),
-        escaped("&<>'\"+/=", |c| format!("\\u{c:04x}")),
-        escaped("&<>'\"+/=", |c| format!("\\u{c:04X}")),
-        named("'"),
-        named("&#39;"),
-        named("&#x27;"),
-        named("&apos;"),
-        escaped("&<>'\"+", |c| format!("&#{c};")),
-        escaped("&<>'\"+/=`", |c| format!("&#{c};")),
-        escaped("&<>'\"+/=`", |c| format!("&#x{c:x};")),
-        escaped("&<>'\"+/=`", |c| format!("&#x{c:X};")),
-        named("&#39;").replace('+', "&#43;"),
-        named("&#39;").replace("&quot;", "&#34;").replace('+', "&#43;"),
-        secret.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
+        // As forms write it.
+        secret.replace(' ', "+"),
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
     ];
-    for upper in [true, false] {
-        forms.extend(LEFT_PLAIN.iter().map(|(kept, space)| percent(kept, *space, upper)));
-    }
     // What is base64 itself says something by what it stands for: a name and a password.
     let decoded = STANDARD.decode(secret).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some(decoded) = decoded.filter(|text| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')) {
@@ -183,47 +287,4 @@ fn forms(secret: &str) -> Vec<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECRET: &str = "s3cr&t/Value~+42\"x";
-
-    fn echoes() -> Echoes {
-        Echoes::of([("token", SECRET)]).expect("there is one")
-    }
-
-    #[test]
-    fn a_secret_is_found_in_each_of_its_forms() {
-        let echoes = echoes();
-        let mut all = forms(SECRET);
-        // As others write it: forms, JavaScript, Python, Go's JSON and HTML.
-        let others = ["s3cr%26t%2FValue%7E%2B42%22x", "s3cr%26t%2FValue~%2B42%22x", "s3cr%26t/Value~%2B42%22x", "s3cr&t/Value~+42%22x"];
-        all.extend(others.into_iter().map(Vec::from));
-        all.extend(["s3cr\\u0026t/Value~+42\\\"x", "s3cr&amp;t/Value~&#43;42&quot;x"].into_iter().map(Vec::from));
-        all.extend((0..7).flat_map(|before| {
-            let text = format!("{}{SECRET} and more", "u".repeat(before));
-            [STANDARD.encode(&text).into_bytes(), URL_SAFE.encode(&text).into_bytes()]
-        }));
-        for form in all {
-            assert!(echoes.is_in(&form), "{}", String::from_utf8_lossy(&form));
-        }
-        assert!(!echoes.is_in(b"a page about secrets"));
-    }
-
-    #[test]
-    fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
-        let echoes = echoes();
-        let text = format!("before {SECRET} between {} {SECRET}{SECRET} s3cr& behind s3cr&t/Value~+42\"", STANDARD.encode(SECRET));
-        let whole = echoes.without(text.as_bytes()).expect("it is in there");
-        assert!(!String::from_utf8_lossy(&whole).contains(SECRET));
-        for size in 1..text.len() {
-            let mut pieces = Pieces::default();
-            let mut out = Vec::new();
-            for piece in text.as_bytes().chunks(size) {
-                out.extend(pieces.next(&echoes, piece, false));
-            }
-            out.extend(pieces.next(&echoes, b"", true));
-            assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole), "in pieces of {size}");
-        }
-    }
-}
+mod tests;

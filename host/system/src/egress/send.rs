@@ -1,5 +1,6 @@
 //! One request, from what a guest wrote to an answer that it may read.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Denial, Report};
 use berth_policy::egress::{Placement, Standing, Target};
 use berth_policy::redact::{self, Keys};
+use berth_policy::spelling;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, USER_AGENT};
 use http::{Method, Request, Response};
@@ -322,18 +324,13 @@ fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<()
     if settings.credentials_to.iter().any(|pattern| pattern.matches(&target.host)) {
         return Ok(());
     }
-    let mut query: Vec<String> = url.query_pairs().flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect();
-    // The path without its percent signs, as a server reads it.
-    query.extend(url::form_urlencoded::parse(url.path().as_bytes()).map(|(path, _)| path.into_owned()));
-    let headers = headers.iter().flat_map(|(name, value)| [name.as_str().into(), String::from_utf8_lossy(value.as_bytes())]);
+    let query: Vec<String> = url.query_pairs().flat_map(|(name, value)| [name.into_owned(), value.into_owned()]).collect();
+    let headers = headers.iter().flat_map(|(name, value)| [Cow::from(name.as_str()), String::from_utf8_lossy(value.as_bytes())]);
     let body = String::from_utf8_lossy(body);
     let texts = [url.as_str().into(), body].into_iter().chain(query.iter().map(|text| text.as_str().into())).chain(headers);
     for text in texts {
-        let text: std::borrow::Cow<'_, str> = text;
-        let marked = redact::text(&text, Keys::Unknown);
-        let kind = redact::first_mark(&marked).filter(|_| marked != text);
-        if let Some(kind) = kind {
-            let rule = format!("the rule that no request carries what looks like a secret: {}", neutral_line(cut(kind, 100)));
+        if let Some(kind) = shape(text) {
+            let rule = format!("the rule that no request carries what looks like a secret: {}", neutral_line(cut(&kind, 100)));
             let remedy = format!(
                 "To have it sent to that host nevertheless, name it in [{}] of berth.toml: `credentials_to = [\"{}\"]`; better, name the secret \
                  itself in [{0}.secrets.NAME], so that no tool has to know it.",
@@ -343,6 +340,19 @@ fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<()
         }
     }
     Ok(())
+}
+
+/// What a text holds that looks like a secret, as it is or as a server may read it.
+fn shape(text: Cow<'_, str>) -> Option<String> {
+    let mut text = text;
+    for _ in 0..=spelling::DEPTH {
+        let marked = redact::text(&text, Keys::Unknown);
+        if let Some(kind) = redact::first_mark(&marked).filter(|_| marked != text) {
+            return Some(kind.to_owned());
+        }
+        text = Cow::Owned(spelling::decoded(&text)?);
+    }
+    None
 }
 
 fn refused(method: &Method, target: &Target, rule: impl Into<String>, remedy: impl Into<String>) -> Error {

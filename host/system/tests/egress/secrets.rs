@@ -143,6 +143,54 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
     });
 }
 
+/// Says back what it was sent as programs write it that escape what they hand on, some of them what others have escaped before.
+fn escaped(asked: &Asked, wire: &mut dyn Wire) -> std::io::Result<()> {
+    let value = asked.header("authorization").unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let signs = |write: fn(u32) -> String| -> String {
+        value.chars().map(|c| if c.is_ascii_punctuation() { write(u32::from(c)) } else { c.to_string() }).collect()
+    };
+    let forms = [
+        signs(|c| format!("\\u{c:04X}")),
+        signs(|c| format!("\\\\u{c:04x}")),
+        signs(|c| format!("&#x{c:X};")),
+        signs(|c| format!("&amp;#{c};")),
+        signs(|c| format!("%25{c:02X}")),
+        signs(|c| format!("\\{}", char::from_u32(c).unwrap_or_default())),
+        value.replace('+', "&plus;").replace('/', "&sol;").replace('=', "&equals;"),
+        value.replace('/', "\\\\\\/"),
+        value.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect(),
+        value.chars().map(|c| format!("&#{};", u32::from(c))).collect(),
+    ];
+    let body = forms.map(|form| format!("<{form}>")).concat();
+    let piece = asked.path().rsplit('/').next().and_then(|size| size.parse().ok()).unwrap_or(1);
+    write!(wire, "HTTP/1.1 200 OK\r\nx-echo: {body}\r\ntransfer-encoding: chunked\r\n\r\n")?;
+    for piece in body.as_bytes().chunks(piece) {
+        write!(wire, "{:x}\r\n", piece.len())?;
+        wire.write_all(piece)?;
+        wire.write_all(b"\r\n")?;
+        wire.flush()?;
+    }
+    wire.write_all(b"0\r\n\r\n")
+}
+
+#[test]
+fn echoes_are_found_by_what_they_stand_for() {
+    run(async {
+        let server = Server::plain(escaped);
+        let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
+        for piece in [1, 2, 5, 100, 10_000] {
+            let url = format!("http://{}/api/{piece}", server.address);
+            let got = Caller::of(Arc::clone(&egress), false).get(&url).await.expect("it answers");
+            let expected = "<[REDACTED:token]>".repeat(10);
+            assert_eq!(got.text(), expected, "in pieces of {piece}");
+            assert_eq!(got.headers["x-echo"], expected);
+        }
+        // What a tool makes of it goes the same way.
+        let told = egress.without_secrets("a value%252Bof/the&amp;secret\\u003d42 in a message").expect("it is in there");
+        assert_eq!(told, "a [REDACTED:token] in a message");
+    });
+}
+
 #[test]
 fn a_header_that_is_called_by_the_secret_is_left_out() {
     run(async {
@@ -180,6 +228,14 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
             of(Request::get(format!("{base}/?q={github}")), String::new()),
             of(Request::get(format!("{base}/?q=g%68p_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
             of(Request::get(&base).header("authorization", format!("token {github}")), String::new()),
+            // Written so that a server reads it, or one behind that.
+            of(Request::get(format!("{base}/?q=g%2568p_abcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
+            of(Request::get(format!("{base}/%2567hp%255Fabcdefghijklmnopqrstuvwxyz0123456789")), String::new()),
+            of(Request::post(&base), r#"{"a": "gh\u0070\u005fabcdefghijklmnopqrstuvwxyz0123456789"}"#.to_owned()),
+            of(Request::post(&base), r#"{"a": "{\"b\": \"gh\\u0070_abcdefghijklmnopqrstuvwxyz0123456789\"}"}"#.to_owned()),
+            of(Request::get(format!("{base}/?q=value%252Bof%252Fthe%2526secret%253D42")), String::new()),
+            of(Request::post(&base), "value&plus;of&sol;the&amp;amp;secret\\u003d42".to_owned()),
+            of(Request::get(&base).header("x", "value\\u002Bof\\/the\\u0026secret%3D42"), String::new()),
         ];
         for request in requests {
             let shown = format!("{request:?}");
