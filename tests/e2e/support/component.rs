@@ -45,6 +45,10 @@ pub(crate) struct Component {
     pub(crate) imports: &'static str,
     /// Where that comes from.
     pub(crate) with: &'static str,
+    /// Instructions that run before memory is given for what the host writes into it.
+    pub(crate) on_realloc: &'static str,
+    /// Instructions that run behind each answer, when the host has read it.
+    pub(crate) on_return: &'static str,
     /// More fields of the core module.
     pub(crate) in_module: &'static str,
     /// More fields of the component, before everything else.
@@ -68,6 +72,8 @@ impl Component {
             answer: "",
             imports: "",
             with: "",
+            on_realloc: "",
+            on_return: "",
             in_module: "",
             in_component: "",
             manifests: vec![manifest("handmade")],
@@ -92,7 +98,7 @@ impl Component {
         }
         let heap = BASE as usize + image.bytes.len().next_multiple_of(16);
         let pages = heap / 65536 + 4;
-        let Self { on_list, on_call, imports, with, in_module, in_component, .. } = self;
+        let Self { on_list, on_call, imports, with, on_realloc, on_return, in_module, in_component, .. } = self;
         let memory = if imports.is_empty() { format!("(memory $memory {pages})") } else { (*imports).to_owned() };
         format!(
             r#"(component
@@ -107,15 +113,19 @@ impl Component {
     (func (export "call") (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32) {on_call} i32.const {answer})
     (func (export "realloc") (param i32 i32 i32 i32) (result i32)
       (local $at i32)
+      {on_realloc}
       (local.set $at (i32.and (i32.add (global.get $next) (i32.const 15)) (i32.const -16)))
       (global.set $next (i32.add (local.get $at) (local.get 3)))
-      (local.get $at)))
+      (local.get $at))
+    (func (export "returned") (param i32) {on_return}))
   (core instance $i (instantiate $m {with}))
   {TYPES}
   (func $list (result (result (list $definition) (error $failure)))
-    (canon lift (core func $i "list") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+    (canon lift (core func $i "list") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))
+      (post-return (core func $i "returned"))))
   (func $call (param "call" $invocation) (result (result $output (error $failure)))
-    (canon lift (core func $i "call") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))))
+    (canon lift (core func $i "call") (memory (core memory $i "memory")) (realloc (core func $i "realloc"))
+      (post-return (core func $i "returned"))))
   (instance $tools (export "list-tools" (func $list)) (export "call-tool" (func $call)))
   (export "berth:tool/tools@0.1.0" (instance $tools)))"#
         )

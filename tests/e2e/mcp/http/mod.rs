@@ -3,6 +3,7 @@
 mod client;
 mod hostile;
 mod oauth;
+mod sharing;
 mod tls;
 
 use std::fs;
