@@ -37,7 +37,7 @@ struct Answer {
     directories: u64,
     links: u64,
     bytes: u64,
-    /// Links that lead where nothing is granted, pipes, sockets and the like.
+    /// Links that lead where nothing is granted, pipes, sockets and the like, and what another call has not finished.
     left_out: u64,
     /// Whether something had the name of the copy before.
     replaced: bool,
@@ -76,7 +76,7 @@ impl Tool for CopyPath {
         let mut text = format!("Copied {source} to {destination}: {what}.");
         if copied.left_out > 0 {
             text.push('\n');
-            let what = "that lead out of what is granted, or are neither file, directory nor link";
+            let what = "that lead out of what is granted, are neither file, directory nor link, or are what another call is building";
             notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
         }
         let Copied { files, directories, links, bytes, left_out } = copied;
@@ -168,14 +168,19 @@ mod tests {
         fs::write(from.join("sub/.b"), "bb").unwrap();
         symlink("../a", from.join("sub/link")).unwrap();
         symlink("/etc", from.join("away")).unwrap();
+        // Of another call, which is at work on them.
+        fs::create_dir(from.join(".berth-0123456789abcdef.tmp")).unwrap();
+        fs::write(from.join(".berth-0123456789abcdef.tmp/half"), "half").unwrap();
+        fs::write(from.join("sub/.berth-fedcba9876543210.tmp"), "half").unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, from.join("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
         let output = copy(&from, &to, false).unwrap();
-        let expected = json!({ "files": 2, "directories": 3, "links": 2, "bytes": 3, "left_out": 1, "replaced": false });
+        let expected = json!({ "files": 2, "directories": 3, "links": 2, "bytes": 3, "left_out": 3, "replaced": false });
         assert_eq!(output.structured, Some(expected));
-        assert!(output.joined_text().contains("2 files, 3 directories, 2 links, 3 B.\n[Left out: 1 entry"), "{}", output.joined_text());
+        assert!(output.joined_text().contains("2 files, 3 directories, 2 links, 3 B.\n[Left out: 3 entries"), "{}", output.joined_text());
         assert_eq!(fs::read_to_string(to.join("sub/.b")).unwrap(), "bb");
         assert_eq!(fs::read_link(to.join("sub/link")).unwrap(), Path::new("../a"));
         assert!(to.join("sub/empty").is_dir() && fs::symlink_metadata(to.join("fifo")).is_err());
+        assert_eq!(fs::read_dir(to.join("sub")).unwrap().count() + fs::read_dir(&to).unwrap().count(), 3 + 3);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 

@@ -78,7 +78,7 @@ fn across(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> 
             let what = entries(copied.left_out);
             let message = format!("{what} in {source} can't be moved to another file system, so nothing was moved");
             return Err(Failure::permanent("not-moved", message).with_suggestion(
-                "They are pipes, sockets or links that lead out of what is granted. Move the rest part by part, or copy it.",
+                "They are pipes, sockets, links that lead out of what is granted, or what another call is building. Move the rest part by part, or copy it.",
             ));
         }
         provisional

@@ -11,6 +11,12 @@ use crate::tree;
 /// Other names are tried this often where the first was taken.
 const MAX_NAMES: usize = 8;
 
+/// Whether a name is of the form of those here: what has it is another call's, and goes or gets another name.
+pub(crate) fn is_provisional(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(b".berth-").and_then(|rest| rest.strip_suffix(b".tmp"));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Something under a name of its own, beside the one that it is for. It is removed when this is dropped and wasn't [named](Self::name).
 /// Where a call is stopped and drops nothing, the host removes what the call made under a name of this form.
 pub(crate) struct Provisional {

@@ -10,6 +10,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::provisional::is_provisional;
+
 /// How deep a copy goes. Every level takes two open handles, of which a call has few.
 pub(crate) const MAX_DEPTH: usize = 64;
 
@@ -23,7 +25,7 @@ pub(crate) struct Copied {
     pub(crate) directories: u64,
     pub(crate) links: u64,
     pub(crate) bytes: u64,
-    /// Links that may not be made, and what is neither file, directory nor link.
+    /// Links that may not be made, what is neither file, directory nor link, and what another call is building.
     pub(crate) left_out: u64,
 }
 
@@ -100,6 +102,7 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Res
             return Err(io::Error::new(ErrorKind::InvalidInput, "a directory can't be copied into itself"));
         }
         match kind {
+            _ if is_provisional(name.to_bytes()) => copied.left_out += 1,
             FileType::Directory => {
                 let source = open_directory(level.source.as_fd(), &name)?;
                 rustix::fs::mkdirat(&level.target, &name, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
