@@ -8,6 +8,7 @@ mod ended;
 mod environment;
 mod fallback;
 mod files;
+mod modes;
 mod network;
 mod sockets;
 mod work;

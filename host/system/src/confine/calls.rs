@@ -92,6 +92,36 @@ const TERMINAL: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 /// `memfd_secret`, of which not every libc knows.
 const MEMFD_SECRET: u32 = 447;
 
+/// Sets a file's mode, where its number isn't known to every libc.
+const FCHMODAT2: libc::c_long = 452;
+
+/// Calls that give a file its mode, and which of their arguments it is.
+const MODES: &[(libc::c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that open a file, and where they have a mode, which is read only where the flags before it say that a file is made.
+const OPENS: &[(libc::c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2),
+    (libc::SYS_openat, 3),
+];
+
+/// The flags with which a file is made: with one name, and with none yet.
+const MAKES: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+
+/// Who runs a file with one of these bits does so with its owner's rights, or its group's, outside of the sandbox too.
+const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+
 /// The bit of system calls with 32-bit pointers on x86-64, which have numbers of their own.
 const X32: u32 = 0x4000_0000;
 
@@ -120,6 +150,18 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
         let request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(request))?;
         rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(vec![request])?);
     }
+    for bit in SET_ID.map(u64::from) {
+        let has = |argument, bit| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit);
+        for (call, mode) in MODES {
+            rules.entry(*call).or_default().push(SeccompRule::new(vec![has(*mode, bit)?])?);
+        }
+        for (call, mode) in OPENS {
+            for flag in MAKES {
+                let made = has(mode - 1, u64::try_from(flag)?)?;
+                rules.entry(*call).or_default().push(SeccompRule::new(vec![made, has(*mode, bit)?])?);
+            }
+        }
+    }
     // Kinds of sockets: those with a path lead where files lead, if there is a view; those of the network, where there is one of its own.
     let mut known = Vec::new();
     if view {
@@ -139,8 +181,8 @@ fn programs(view: bool, network: bool) -> Result<Vec<BpfProgram>, Box<dyn std::e
 }
 
 /// Says of some system calls that there are none, as an older kernel would; libraries have other ways then. Of `clone3`, the flags lie in
-/// memory, which a filter can't read. Files in memory without a name are counted as nobody's memory. And there is a second numbering of all
-/// calls, by which every filter could be passed.
+/// memory, which a filter can't read, and so does the mode of `openat2`. Files in memory without a name are counted as nobody's memory. And
+/// there is a second numbering of all calls, by which every filter could be passed.
 fn missing() -> BpfProgram {
     let (load, equal, at_least, answer) = (0x20, 0x15, 0x35, 0x06);
     let missing = 0x0005_0000 | libc::ENOSYS as u32;
@@ -149,8 +191,9 @@ fn missing() -> BpfProgram {
     vec![
         // Load the number; a jump leads over as many lines as it says, where the comparison holds, else goes on.
         sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: at_least, jt: 4, jf: 0, k: X32 },
-        sock_filter { code: equal, jt: 3, jf: 0, k: clone3 },
+        sock_filter { code: at_least, jt: 5, jf: 0, k: X32 },
+        sock_filter { code: equal, jt: 4, jf: 0, k: clone3 },
+        sock_filter { code: equal, jt: 3, jf: 0, k: libc::SYS_openat2 as u32 },
         sock_filter { code: equal, jt: 2, jf: 0, k: libc::SYS_memfd_create as u32 },
         sock_filter { code: equal, jt: 1, jf: 0, k: MEMFD_SECRET },
         sock_filter { code: answer, jt: 0, jf: 0, k: allowed },
