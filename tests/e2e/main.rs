@@ -37,6 +37,7 @@ mod loading;
 mod lowering;
 mod mcp;
 mod mcp_config;
+mod mounts;
 mod plugin_commands;
 mod policy_commands;
 mod processes;

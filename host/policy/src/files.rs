@@ -188,6 +188,8 @@ pub enum Refusal {
     /// The name of a granted directory, or of a folder that holds one. Whoever could put something else in its place would decide
     /// what the grant means from the next start on.
     GrantRoot(usize),
+    /// It lies in a file system in which the kernel shows itself: procfs, sysfs and their like, wherever they are mounted.
+    Kernel,
     /// A folder that can't be moved or removed as a whole, since more lies below it than is checked.
     TooMuchBelow,
     /// A rule about calls, which knows its own words.
@@ -301,6 +303,11 @@ impl FileRules {
                 ("allowed_paths".to_owned(), place, self.remedy_outside(path, access, place))
             }
             Refusal::Own => ("the rule that Berth's own files are out of reach".to_owned(), &built_in, "No key changes that.".into()),
+            Refusal::Kernel => (
+                "the rule that the kernel's own file systems (procfs, sysfs, …) are out of reach".to_owned(),
+                &built_in,
+                "No key changes that.".into(),
+            ),
             Refusal::ReadOnlyGrant(index) => {
                 let grant = &self.grants[index];
                 let remedy = match &grant.place.kind {

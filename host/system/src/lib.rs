@@ -4,6 +4,7 @@ pub mod confine;
 pub mod egress;
 pub mod files;
 pub mod machine;
+mod mounts;
 pub mod private;
 pub mod process;
 pub mod search;

@@ -212,3 +212,36 @@ async fn links_in_the_place_of_what_is_protected_stop_nothing() {
     assert_ne!(run(&scene, "echo x > repository/config").await.code, 0);
     assert_eq!(fs::read_to_string(scene.granted.join("repository/config")).expect("it is there"), "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_command_must_not_make_is_not_made_and_nothing_is_left_in_its_place() {
+    let plant = |root: &Path| {
+        fs::create_dir_all(root.join("granted/.git")).expect("folders are made");
+        fs::create_dir_all(root.join("granted/sub")).expect("folders are made");
+        fs::write(root.join("granted/sub/berth.toml"), "tools.call = 5\n").expect("a file is written");
+    };
+    let scene = scene(&[], plant).await;
+    for way in [
+        "echo '][' > berth.toml",
+        "rm -rf berth.toml; echo x > berth.toml",
+        "echo x > new; mv -fT new berth.toml",
+        "ln -sfT new berth.toml",
+    ] {
+        run(&scene, way).await;
+        assert!(fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(), "{way}");
+    }
+    run(&scene, "echo x > .git/hooks/pre-commit; mkdir -p .git/hooks; rmdir .git/hooks; ln -s /tmp .git/hooks").await;
+    assert!(fs::symlink_metadata(scene.granted.join(".git/hooks")).is_err());
+    run(&scene, "echo x > sub/berth.toml; rm -f sub/berth.toml; mv sub other").await;
+    assert_eq!(fs::read_to_string(scene.granted.join("sub/berth.toml")).expect("it is still there"), "tools.call = 5\n");
+    // While one command runs, another ends: the first keeps its wall.
+    let slow = run(&scene, "sleep 1; echo x > .git/hooks/pre-commit; echo x > berth.toml");
+    let quick = async {
+        for _ in 0..5 {
+            run(&scene, "true").await;
+        }
+    };
+    tokio::join!(slow, quick);
+    let left: Vec<_> = fs::read_dir(scene.granted.join(".git")).expect("it is there").flatten().collect();
+    assert!(left.is_empty() && fs::symlink_metadata(scene.granted.join("berth.toml")).is_err(), "{left:?}");
+}

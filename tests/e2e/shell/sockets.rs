@@ -31,9 +31,39 @@ async fn sockets_outside_stay_untouched() {
             }
             assert_eq!(arrived(listener), 0, "{}", path.display());
         }
-        let own = UnixListener::bind(scene.granted.join("own.sock")).expect("a socket is made");
-        assert_eq!(run(&scene, &connect("\"own.sock\"")).await.stdout, "through\n");
-        assert_eq!(arrived(&own), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sockets_in_the_project_are_reached_only_where_they_are_granted() {
+    if !there_is("python3") {
+        return;
+    }
+    for network in ["deny", "allow"] {
+        let settings = [&format!("tools.shell.network={network}"), "tools.shell.sockets=[\"{root}/granted/run/may.sock\"]"];
+        let scene = scene(&settings, |root| std::fs::create_dir_all(root.join("granted/run/deep")).expect("folders are made")).await;
+        let listen = |name: &str| UnixListener::bind(scene.granted.join(name)).expect("a socket is made");
+        let (hidden, deep, may) = (listen("supervisor.sock"), listen("run/deep/tmux.sock"), listen("run/may.sock"));
+        std::os::unix::fs::symlink("run/deep/tmux.sock", scene.granted.join("link")).expect("a link is made");
+        for path in ["supervisor.sock", "run/deep/tmux.sock", "link"] {
+            assert_ne!(run(&scene, &connect(&format!("\"{path}\""))).await.code, 0, "{path}");
+        }
+        // Moved by one command, asked by the next; and the granted one's place taken by a link.
+        run(&scene, "mv supervisor.sock other.sock; mv run/deep run/deeper; ln supervisor.sock third.sock; rm -f supervisor.sock").await;
+        for path in ["other.sock", "run/deeper/tmux.sock", "third.sock", "supervisor.sock"] {
+            assert_ne!(run(&scene, &connect(&format!("\"{path}\""))).await.code, 0, "{path}");
+        }
+        assert_eq!([arrived(&hidden), arrived(&deep)], [0, 0], "network = {network}");
+        assert_eq!(run(&scene, &connect("\"run/may.sock\"")).await.stdout, "through\n");
+        assert_eq!(arrived(&may), 1);
+        run(&scene, "mv run/may.sock aside; ln -s deep/tmux.sock run/may.sock").await;
+        assert_ne!(run(&scene, &connect("\"run/may.sock\"")).await.code, 0);
+        assert_eq!(arrived(&deep), 0);
+        // What a program has left behind is in nobody's way, and what a command makes itself, it uses.
+        drop(listen("left.sock"));
+        let own = "/usr/bin/python3 -c 'import os, socket; os.unlink(\"left.sock\"); l = socket.socket(socket.AF_UNIX); l.bind(\"left.sock\"); \
+                   l.listen(); socket.socket(socket.AF_UNIX).connect(\"left.sock\"); l.accept(); print(\"through\")'";
+        assert_eq!(run(&scene, own).await.stdout, "through\n");
     }
 }
 

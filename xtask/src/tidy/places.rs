@@ -70,15 +70,17 @@ const IO_METHODS: [&str; 10] = [
 ];
 
 /// The files that open by handle what a guest named: one decides on a single path, the other enters the folders of a search.
-const OPEN_BENEATH: [&str; 4] = [
+const OPEN_BENEATH: [&str; 6] = [
     "host/system/src/confine/view.rs", // the root directory of a program, and what is put there
     "host/system/src/files/kernel.rs",
     "host/system/src/files/open.rs",
+    "host/system/src/process/held.rs",    // what stands in a granted directory while a command runs
+    "host/system/src/process/sockets.rs", // the granted directories, in which sockets are looked for
     "host/system/src/search/folder.rs",
 ];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
-const OPEN_OWN: [&str; 17] = [
+const OPEN_OWN: [&str; 18] = [
     "host/cli/",                           // what the user names on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
     "host/core/src/config/",               // the configuration, and the folders that it names
@@ -92,6 +94,7 @@ const OPEN_OWN: [&str; 17] = [
     "host/system/src/confine/",            // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs",     // the granted directories, once
     "host/system/src/files/kernel.rs",     // /proc
+    "host/system/src/mounts.rs",           // the table of mounts
     "host/system/src/machine/",            // /proc and /sys, and Berth's own folders, which are looked at
     "host/system/src/process/",            // /proc, and what lies in the granted directories and is denied
     "host/system/src/private.rs",          // the folders of the cache and of what is kept

@@ -97,6 +97,10 @@ pub(super) fn read_unbelieved(path: &Path, other: Option<(u64, u64)>) -> Result<
         }
         Err(error) => return Err(problem(format!("can't be opened: {error}"))),
     };
+    // While a command runs, an empty folder stands where it must not make such a file.
+    if file.metadata().is_ok_and(|status| status.is_dir()) && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Ok(None);
+    }
     let status = regular(&file).map_err(problem)?;
     if Some((status.dev(), status.ino())) == other {
         return Ok(None);

@@ -91,6 +91,9 @@ impl Loaded {
         let folder = self.plugin_folder(folders, working_directory);
         let ceilings = self.ceilings.iter().map(|ceiling| &ceiling.path);
         let files = self.file.iter().chain(ceilings).map(|file| working_directory.join(file)).chain([folder]).chain(plugins);
+        // Where there is no ceiling yet, nobody makes one.
+        let ceiling = Path::new(super::SYSTEM_CEILING).parent().map(Path::to_owned);
+        let files = files.chain(ceiling);
         let authorities = self.authorities(folders, working_directory);
         let authorities = authorities.into_iter().chain([self.filter_rules_path(folders, working_directory)]);
         let files = files.chain(authorities).map(|path| OwnFolder { path, secret: false });

@@ -1,15 +1,17 @@
 //! From what the operator wrote to what the processes of a plugin may see and use.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_policy::files::FileRules;
 use berth_policy::redact::{self, Keys};
 use berth_policy::{Origin, Programs};
 use berth_system::confine::{Limits, Sandbox, Tree};
+use berth_system::files::real_or_given;
 
 use super::advice::Advisor;
+use super::policy::expand;
 use super::presets::{CREDENTIALS, PRESETS, Preset, Roots, with_all};
 use super::{
     AllowedPath, FilePolicy, Folders, Loaded, NetworkGrant, PathGlob, Problem, Problems, SandboxMode, Shell, Source, VariableName,
@@ -24,6 +26,8 @@ pub struct ProcessGrants {
     pub also: Vec<Tree>,
     /// What of all that isn't theirs: files with credentials, by real paths.
     pub also_hidden: Vec<PathBuf>,
+    /// Sockets that may be connected to, and folders of such.
+    pub sockets: Vec<PathBuf>,
     /// The programs that may be started.
     pub programs: Programs,
     /// Whether a shell may run commands.
@@ -157,6 +161,7 @@ impl Loaded {
         ProcessGrants {
             also,
             also_hidden,
+            sockets: shell.sockets.iter().map(|path| unresolved(path, folders, working_directory)).collect(),
             programs: Programs::default(),
             shell: false,
             network: granted.network,
@@ -174,6 +179,20 @@ impl Loaded {
         let variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
         variables.filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))).collect()
     }
+}
+
+/// A path by its spelling alone: a link that a command puts in its place leads nowhere else.
+fn unresolved(path: &str, folders: &Folders, working_directory: &Path) -> PathBuf {
+    let home = folders.home.as_deref().map(real_or_given);
+    let mut plain = PathBuf::new();
+    for part in expand(path, working_directory, &Folders { home, ..folders.clone() }).components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
 }
 
 /// What processes get: from nothing.

@@ -31,6 +31,9 @@ pub struct Shell {
     /// Variables of your environment that commands get beside the usual ones, by name. One that looks like a credential is passed on only
     /// from here.
     pub env: Vec<VariableName>,
+    /// Sockets of other programs in the granted directories that commands may connect to, and folders of such. Others are covered up: the
+    /// program that listens runs outside of the sandbox. `~` is the home directory, and a relative path starts at the working directory.
+    pub sockets: Vec<String>,
     /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
     /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
     pub blocked_commands: Vec<WrittenPattern>,
@@ -59,6 +62,7 @@ rules!(Shell {
     sandbox: Rule::Stricter(&["strict", "best-effort", "off"]),
     presets: Rule::Subset,
     env: Rule::Subset,
+    sockets: Rule::Subset,
     blocked_commands: Rule::Adds,
     allowed_commands: Rule::Subset,
     only_commands: Rule::Restricts,
@@ -82,6 +86,7 @@ impl Default for Shell {
             sandbox: SandboxMode::default(),
             presets: Vec::new(),
             env: Vec::new(),
+            sockets: Vec::new(),
             blocked_commands: Vec::new(),
             allowed_commands: Vec::new(),
             only_commands: Vec::new(),

@@ -80,6 +80,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         grants: Arc::new(Grants::open(Vec::new(), Vec::new(), |rules| rules).map_err(|error| error.to_string())?),
         also: Vec::new(),
         also_hidden: Vec::new(),
+        sockets: Vec::new(),
         sandbox,
         limits: Limits::default(),
         home: None,

@@ -112,12 +112,14 @@ impl Policies {
 
     /// What a plugin may start.
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
-        let ProcessGrants { files, also, also_hidden, programs, shell, network, sandbox, limits, environment, home, advice } = grants;
+        let ProcessGrants { files, also, also_hidden, sockets, programs, shell, network, sandbox, limits, environment, home, advice } =
+            grants;
         let counsel = Counsel { governor: Arc::clone(&self.governor), advisor: advice };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
             also,
             also_hidden,
+            sockets,
             sandbox,
             limits,
             home,

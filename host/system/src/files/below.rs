@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 128;
 impl FileView {
     /// Checks everything below `source` for being renamed to `target`.
     pub(super) fn check_below(&self, source: &Place<'_>, target: &Path) -> Result<(), FileError> {
-        if let Some(refusal) = self.rules().refused_below(&source.path()) {
+        if let Some(refusal) = self.refused_below(&source.path()) {
             return Err(self.denied(refusal, &source.path(), Access::Write));
         }
         let mut seen = 0;

@@ -39,7 +39,7 @@ impl FileView {
     pub fn remove_directory(&self, dir: BorrowedFd<'_>, path: &str) -> Result<(), FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::Directory, Access::Write)?;
-        if let Some(refusal) = self.rules().refused_below(&place.path()) {
+        if let Some(refusal) = self.refused_below(&place.path()) {
             return Err(self.denied(refusal, &place.path(), Access::Write));
         }
         Ok(rustix::fs::unlinkat(&place.dir, place.leaf, AtFlags::REMOVEDIR)?)
@@ -85,7 +85,7 @@ impl FileView {
         }
         if is_directory {
             self.check_below(&source, &target.path())?;
-            if let Some(refusal) = self.rules().refused_below(&target.path()) {
+            if let Some(refusal) = self.refused_below(&target.path()) {
                 return Err(self.denied(refusal, &target.path(), Access::Write));
             }
         } else if kind == FileType::RegularFile {
@@ -183,7 +183,8 @@ impl FileView {
 
     /// Best effort: where it fails, the new file keeps the mode that it has, which is never wider than the process's umask.
     fn keep_mode(&self, source: &Place<'_>, stat: &Stat, target: &Place<'_>) {
-        if !self.made_by_this_call(stat) {
+        // What has another name too would change there: a file that got the number of one that this call made and removed, say.
+        if !self.made_by_this_call(stat) || stat.st_nlink != 1 {
             return;
         }
         let Ok(replaced) = rustix::fs::statat(&target.dir, target.leaf, AtFlags::SYMLINK_NOFOLLOW) else { return };

@@ -1,13 +1,17 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::Access;
 use berth_policy::files::{FileRules, Grant, OwnFolder};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use rustix::io::Errno;
+
 use super::kernel;
+use crate::mounts::{self, Mounts};
 
 /// The directories of one policy, opened once. The handles pin the directories that were there then: a name that is later pointed
 /// elsewhere changes nothing until the policy is built again.
@@ -15,6 +19,17 @@ use super::kernel;
 pub struct Grants {
     rules: FileRules,
     roots: Vec<Root>,
+    /// The devices of the roots, but of those that lie in a procfs.
+    devices: Vec<u64>,
+    aliases: Mutex<Aliases>,
+}
+
+/// The other names that Berth's own folders had when they were looked for last.
+#[derive(Debug, Default)]
+struct Aliases {
+    /// What was mounted then.
+    mounts: Option<Arc<Mounts>>,
+    own: Arc<[OwnFolder]>,
 }
 
 /// A granted directory.
@@ -58,6 +73,7 @@ impl Grants {
     pub fn open(grants: Vec<Grant>, own: Vec<OwnFolder>, globs: impl FnOnce(FileRules) -> FileRules) -> Result<Self, GrantError> {
         let mut roots = Vec::new();
         let mut real_grants = Vec::new();
+        let mut devices = Vec::new();
         for grant in grants {
             let failed = |source: io::Error| GrantError::Open { path: grant.path.clone(), source };
             let dir = Dir::open_ambient_dir(&grant.path, ambient_authority()).map_err(failed)?;
@@ -66,12 +82,35 @@ impl Grants {
                 other => failed(other.into()),
             })?;
             real_grants.push(Grant { path: path.clone(), ..grant.clone() });
+            let failed = |errno: Errno| GrantError::Open { path: grant.path.clone(), source: errno.into() };
+            if rustix::fs::fstatfs(&dir).map_err(failed)?.f_type != mounts::PROC {
+                devices.push(rustix::fs::fstat(&dir).map_err(failed)?.st_dev);
+            }
             roots.push(Root { dir, path, spelled: grant.path, access: grant.access });
         }
         // This process's environment, memory and descriptors are files there.
         let proc = OwnFolder { path: PathBuf::from("/proc"), secret: true };
         let own = own.into_iter().flat_map(with_its_name).chain([proc]).collect();
-        Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots })
+        Ok(Self { rules: globs(FileRules::new(real_grants, own)), roots, devices, aliases: Mutex::default() })
+    }
+
+    /// Berth's own folders under the other names that they have by what is mounted now. Where that can't be told, it was told last.
+    pub(crate) fn aliases(&self) -> Arc<[OwnFolder]> {
+        let mut known = self.aliases.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(mounts) = Mounts::now() else { return Arc::clone(&known.own) };
+        if known.mounts.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &mounts)) {
+            let names = |own: &OwnFolder| mounts.other_names(&own.path).into_iter().map(move |path| (path, own.secret)).collect::<Vec<_>>();
+            // Each procfs is known by what it is.
+            let own = self.rules.own().iter().filter(|own| own.path != Path::new("/proc"));
+            let own = own.flat_map(names).map(|(path, secret)| OwnFolder { path, secret }).collect();
+            *known = Aliases { mounts: Some(mounts), own };
+        }
+        Arc::clone(&known.own)
+    }
+
+    /// Whether something on this device is as good as the granted directories, as far as that goes.
+    pub(super) fn is_on_a_granted_device(&self, device: u64) -> bool {
+        self.devices.contains(&device)
     }
 
     /// The rules that go with the directories.

@@ -21,7 +21,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_contract::{Access, Denial, PathRules, Report};
-use berth_policy::files::{FileRules, Kind, Refusal};
+use berth_policy::files::{FileRules, Kind, OwnFolder, Refusal};
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
 
@@ -32,6 +32,8 @@ pub use open::{OpenOptions, Opened};
 use provisional::Provisional;
 pub use seen::Sights;
 use seen::Watcher;
+
+use crate::mounts;
 
 /// How many of the files that a call has made are remembered, for [`FileView::rename`] to keep a replaced file's mode.
 const REMEMBERED: usize = 1024;
@@ -47,6 +49,10 @@ const NO_LEAF: Errno = Errno::INVAL;
 pub struct FileView {
     grants: Arc<Grants>,
     read_only: bool,
+    /// Berth's own folders under other names, which they have where they lie in what is mounted there too.
+    aliases: Arc<[OwnFolder]>,
+    /// The file systems that were met beside those of the grants, by their devices, and whether each is the kernel's own.
+    devices: Arc<Mutex<Vec<(u64, bool)>>>,
     made: Arc<Mutex<Made>>,
     /// Who wants to know what is looked at, if anybody does.
     watcher: Option<Arc<Watcher>>,
@@ -136,7 +142,8 @@ impl Place<'_> {
 impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
-        Self { grants, read_only, made: Arc::default(), watcher: None, call: None }
+        let aliases = grants.aliases();
+        Self { grants, read_only, aliases, devices: Arc::default(), made: Arc::default(), watcher: None, call: None }
     }
 
     /// The same view of a call of which rules about calls say which paths it may reach.
@@ -169,6 +176,10 @@ impl FileView {
         if self.read_only && access == Access::Write {
             return Err(Refusal::ReadOnlyCall);
         }
+        let of = |own: &OwnFolder| (own.secret || access == Access::Write) && path.starts_with(&own.path);
+        if self.aliases.iter().any(of) {
+            return Err(Refusal::Own);
+        }
         self.rules().decide(path, kind, access)?;
         let Some((rules, _)) = &self.call else { return Ok(()) };
         // What is built beside its place is decided on as what it will be.
@@ -190,6 +201,12 @@ impl FileView {
             }
         }
         true
+    }
+
+    /// Whether something below the folder `path` is certainly refused for writing.
+    fn refused_below(&self, path: &Path) -> Option<Refusal> {
+        let holds_own = self.aliases.iter().any(|own| own.path.starts_with(path));
+        if holds_own { Some(Refusal::Own) } else { self.rules().refused_below(path) }
     }
 
     /// Finds what an absolute path names, for reading: through the grant that covers it, links followed but never out of the grant.
@@ -323,6 +340,7 @@ impl FileView {
             return Err(Errno::NOENT.into());
         }
         let path = kernel::real_path(handle.as_fd())?;
+        self.check_file_system(&handle, &stat, &path, access)?;
         Ok(Found { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
@@ -350,6 +368,7 @@ impl FileView {
             return Err(Errno::NOENT.into());
         }
         let dir_path = kernel::real_path(handle.as_fd())?;
+        self.check_file_system(&handle, &stat, &dir_path, Access::Write)?;
         let place = Place { dir: handle, dir_path, leaf, wants_directory: trimmed.len() != path.len() };
         match self.rules().decide_name(&place.path()) {
             Ok(()) => Ok(place),
@@ -360,6 +379,25 @@ impl FileView {
     fn check(&self, path: &Path, kind: FileType, access: Access) -> Result<(), FileError> {
         let kind = if kind == FileType::Directory { Kind::Directory } else { Kind::Other };
         self.decide(path, kind, access).map_err(|refusal| self.denied(refusal, path, access))
+    }
+
+    /// Refuses what lies in one of the kernel's own file systems. Told by the object itself, whatever its name is by now. A directory that is
+    /// granted by itself is taken at the operator's word.
+    fn check_file_system(&self, handle: &OwnedFd, stat: &Stat, path: &Path, access: Access) -> Result<(), FileError> {
+        if self.grants.is_on_a_granted_device(stat.st_dev) {
+            return Ok(());
+        }
+        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = devices.iter().find(|(device, _)| *device == stat.st_dev).map(|(_, kernels)| *kernels);
+        let kernels = match known {
+            Some(kernels) => kernels,
+            None => {
+                let kernels = mounts::is_kernels(handle)?;
+                devices.push((stat.st_dev, kernels));
+                kernels
+            }
+        };
+        if kernels { Err(self.denied(Refusal::Kernel, path, access)) } else { Ok(()) }
     }
 
     fn denied(&self, refusal: Refusal, path: &Path, access: Access) -> FileError {

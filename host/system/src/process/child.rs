@@ -15,6 +15,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::held::Held;
 use super::helper;
 use super::places::{Places, PlacesError};
 use super::tree;
@@ -186,6 +187,8 @@ pub struct Child {
     cancel: CancellationToken,
     /// When its time is up.
     end: Instant,
+    /// What goes when it is over.
+    held: Vec<Held>,
 }
 
 /// A helper that was started before anybody asked for it, since that takes longer than what is left to do then. It goes by itself after a
@@ -275,7 +278,12 @@ impl Child {
                 "this program can't confine itself: its `main` has to begin with the helper hook, or the host be given a helper".to_owned(),
             ));
         };
-        let spec = serde_json::to_vec(&places.spec(command, namespaces)?).map_err(io::Error::from)?;
+        let (spec, held) = places.spec(command, namespaces)?;
+        let holding = |mut child: Self, held| {
+            child.held = held;
+            child
+        };
+        let spec = serde_json::to_vec(&spec).map_err(io::Error::from)?;
         let waiting = &places.known.waiting;
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -287,9 +295,10 @@ impl Child {
                 Some(Err(_)) | None => Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, false, limit, end, cancel)?,
             };
             Waiting::make(helper, waiting);
-            return Ok(child);
+            return Ok(holding(child, held));
         }
-        Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)
+        let child = Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)?;
+        Ok(holding(child, held))
     }
 
     /// Tells a helper what to run, and waits until it does.
@@ -314,8 +323,21 @@ impl Child {
         };
         let output = Output { limit, ..Output::default() };
         let cancel = cancel.clone();
-        let mut child =
-            Self { process, handle, stdin, stdout, stderr, output, namespaces, off, finished: None, missing: Vec::new(), cancel, end };
+        let mut child = Self {
+            process,
+            handle,
+            stdin,
+            stdout,
+            stderr,
+            output,
+            namespaces,
+            off,
+            finished: None,
+            missing: Vec::new(),
+            cancel,
+            end,
+            held: Vec::new(),
+        };
         let stdin = child.stdin.as_mut().ok_or_else(|| io::Error::other("it has no pipes"))?;
         // It reads this first. Where it doesn't, its first line says why.
         let _ = stdin.write_all(&length.to_le_bytes()).and_then(|()| stdin.write_all(spec));

@@ -3,8 +3,10 @@
 
 mod call_rules;
 mod child;
+mod held;
 mod helper;
 mod places;
+mod sockets;
 pub(crate) mod tree;
 
 pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};

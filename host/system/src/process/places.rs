@@ -11,8 +11,11 @@ use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
 use super::call_rules;
 use super::child::{Command, Waiting};
+use super::held::Held;
+use super::sockets::{Found, Walk};
 use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
+use crate::mounts::{Mount, Mounts};
 
 /// What programs need of the system, for reading: programs and libraries, settings that are everybody's to read, and what there is of
 /// processors.
@@ -30,7 +33,7 @@ pub(super) const MAX_LOOKED_AT: usize = 1_000_000;
 const MAX_DENIED: usize = 10_000;
 
 /// Levels of directories.
-const MAX_DEPTH: usize = 128;
+pub(super) const MAX_DEPTH: usize = 128;
 
 /// How long it is believed which files of `/etc` are private.
 const PRIVATE_FOR: Duration = Duration::from_secs(30);
@@ -44,6 +47,8 @@ pub struct Places {
     pub also: Vec<Tree>,
     /// What of all that isn't theirs, by real paths: files with credentials.
     pub also_hidden: Vec<PathBuf>,
+    /// Sockets that they may connect to, and folders of such, by their spelling: what a link leads to is another place.
+    pub sockets: Vec<PathBuf>,
     /// How much of the sandbox there has to be.
     pub sandbox: Sandbox,
     /// Their bounds.
@@ -69,7 +74,9 @@ pub struct Known {
 #[derive(Debug, thiserror::Error)]
 pub enum PlacesError {
     /// More than is looked at.
-    #[error("more than {MAX_LOOKED_AT} entries lie in the granted directories, too many to be looked at for what the globs deny")]
+    #[error(
+        "more than {MAX_LOOKED_AT} entries lie in the granted directories, too many to be looked at for sockets and for what the globs deny"
+    )]
     TooMany,
     /// More than is covered.
     #[error(
@@ -80,20 +87,20 @@ pub enum PlacesError {
     #[error("{} may not be read or written, and can't be covered up: its name is not UTF-8; rename it", .0.display())]
     NotText(PathBuf),
     /// More levels than are looked at.
-    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for what the globs deny", .0.display())]
+    #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
     TooDeep(PathBuf),
     /// A folder that can't be looked into.
-    #[error("{0} can't be looked into for what the globs deny: {1}")]
+    #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
 }
 
 impl Places {
-    /// The command and its sandbox, as the helper takes them. Looks at the directories, so it may block.
+    /// The command and its sandbox, as the helper takes them, and what has to be held until it is over. Looks at the directories, so it may block.
     ///
     /// # Errors
     ///
     /// [`PlacesError`].
-    pub(crate) fn spec(&self, command: &Command, namespaces: bool) -> Result<Spec, PlacesError> {
+    pub(super) fn spec(&self, command: &Command, namespaces: bool) -> Result<(Spec, Vec<Held>), PlacesError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let rules = self.grants.rules();
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
@@ -104,7 +111,10 @@ impl Places {
             (text(&grant.path), access)
         });
         // Of one path, what the operator says of it counts, which comes last; the outer before the inner.
-        let trees: BTreeMap<String, TreeAccess> = system.chain(programs).chain(also).chain(grants).collect();
+        let mut trees: BTreeMap<String, TreeAccess> = system.chain(programs).chain(also).chain(grants).collect();
+        let mounts = Mounts::now().map_err(|errno| PlacesError::Unreadable("/proc/self/mountinfo".into(), errno.into()))?;
+        // Other processes, this one's memory among them. They have a procfs of their own.
+        trees.retain(|path, _| !mounts.around(Path::new(path)).is_some_and(Mount::is_proc));
         let mut trees: Vec<Tree> = trees.into_iter().map(|(path, access)| Tree { path, access }).collect();
         trees.sort_by_key(|tree| tree.path.split('/').count());
         let mut needed: Vec<Tree> = Vec::with_capacity(trees.len());
@@ -121,7 +131,14 @@ impl Places {
         if let Some(call) = call {
             call_rules::bound(call, &mut trees, is_granted, &mut denied);
         }
-        self.own(&trees, &mut denied);
+        let held = self.own(&trees, namespaces, &mut denied);
+        let kernels: BTreeSet<PathBuf> = trees
+            .iter()
+            .filter(|tree| tree.path != "/")
+            .flat_map(|tree| mounts.below(Path::new(&tree.path)).filter(|mount| mount.is_kernels() && mount.point != Path::new(&tree.path)))
+            .map(|mount| mount.point.clone())
+            .collect();
+        denied.hidden.extend(kernels.iter().cloned());
         if rustix::process::geteuid().is_root() {
             denied.hidden.extend(private_settings());
         }
@@ -130,6 +147,23 @@ impl Places {
         let there = |path: &PathBuf| in_a_tree(path) && std::fs::symlink_metadata(path).is_ok();
         denied.hidden.retain(there);
         denied.frozen.retain(there);
+        // Without a view of their own, they can't make such a socket.
+        if namespaces {
+            let granted = |path: &Path| self.sockets.iter().any(|socket| path.starts_with(socket));
+            let passed = |path: &Path| granted(path) || kernels.contains(path) || denied.hidden.contains(path);
+            let mut walk = Walk::new(&passed);
+            let grants: Vec<&Path> = rules.grants().iter().map(|grant| grant.path.as_path()).collect();
+            for grant in grants.iter().filter(|grant| !grants.iter().any(|around| *grant != around && grant.starts_with(around))) {
+                walk.below(grant)?;
+            }
+            let Found { sockets, unreadable, own_names } = walk.found;
+            for path in own_names {
+                denied.freeze(path)?;
+            }
+            for path in sockets.into_iter().chain(unreadable) {
+                denied.hide(path)?;
+            }
+        }
         if rules.has_globs() || call.is_some() {
             for grant in rules.grants() {
                 let mut look = Look { rules: Some(rules), call, denied: &mut denied, left: MAX_LOOKED_AT };
@@ -147,7 +181,7 @@ impl Places {
         if denied.hidden.len() + denied.frozen.len() > MAX_DENIED {
             return Err(PlacesError::TooManyDenied);
         }
-        Ok(Spec {
+        let spec = Spec {
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             arguments: command.arguments.clone(),
             environment: command.environment.clone(),
@@ -161,12 +195,16 @@ impl Places {
             frozen: denied.frozen.difference(&denied.hidden).map(|path| text(path)).collect(),
             home: self.home.as_deref().map(text),
             limits: self.limits,
-        })
+        };
+        Ok((spec, held))
     }
 
     /// What is Berth's own below the trees, whatever the globs say, and what git would run.
-    fn own(&self, trees: &[Tree], denied: &mut Denied) {
-        for own in self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc")) {
+    fn own(&self, trees: &[Tree], view: bool, denied: &mut Denied) -> Vec<Held> {
+        let mut held = Vec::new();
+        let aliases = self.grants.aliases();
+        let own = self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc"));
+        for own in own.chain(aliases.iter()) {
             let Some(writable) =
                 trees.iter().filter(|tree| own.path.starts_with(&tree.path)).map(|tree| tree.access == TreeAccess::Write).max()
             else {
@@ -179,20 +217,29 @@ impl Places {
             if own.secret { &mut denied.hidden } else { &mut denied.frozen }.insert(own.path.clone());
         }
         let roots: Vec<&Path> = self.grants.roots().iter().map(|root| root.path.as_path()).collect();
+        let writable = |path: &Path| {
+            view && trees.iter().rfind(|tree| path.starts_with(&tree.path)).is_some_and(|tree| tree.access == TreeAccess::Write)
+        };
         for root in &roots {
+            // A file of that name would count the next time, or keep Berth from starting there.
+            let configuration = root.join(OWN_NAMES[0]);
+            if writable(root) && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir()) {
+                held.extend(Held::at(&configuration));
+            }
             denied.frozen.extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
             // Of a worktree, it says where its repository lies: another one would have another configuration.
             denied.frozen.extend(Some(root.join(".git")).filter(|path| path.is_file()));
             // Where it really lies: a link itself can't be protected.
             let Ok(git) = root.join(".git").canonicalize() else { continue };
-            if git.is_dir() && trees.iter().any(|tree| tree.access == TreeAccess::Write && git.starts_with(&tree.path)) {
-                // Made by the next command otherwise.
-                let _ = std::fs::create_dir(git.join("hooks"));
+            if git.is_dir() && writable(&git) {
+                // Made by the command otherwise.
+                held.extend(Held::at(&git.join(RUN_LATER[0])));
             }
             let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
             let by_itself = |path: &Path| roots.iter().any(|other| other != root && other.starts_with(root) && path.starts_with(other));
             denied.frozen.extend(later.filter(|path| !by_itself(path)));
         }
+        held
     }
 }
 
@@ -217,6 +264,24 @@ pub(super) struct Denied {
     pub(super) frozen: BTreeSet<PathBuf>,
 }
 
+impl Denied {
+    fn hide(&mut self, path: PathBuf) -> Result<(), PlacesError> {
+        Self::add(&mut self.hidden, path)
+    }
+
+    fn freeze(&mut self, path: PathBuf) -> Result<(), PlacesError> {
+        Self::add(&mut self.frozen, path)
+    }
+
+    fn add(set: &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {
+        if path.to_str().is_none() {
+            return Err(PlacesError::NotText(path));
+        }
+        set.insert(path);
+        if set.len() > MAX_DENIED { Err(PlacesError::TooManyDenied) } else { Ok(()) }
+    }
+}
+
 /// A walk that asks the rules about everything.
 pub(super) struct Look<'l> {
     /// The rules of the grants. None outside of them.
@@ -235,7 +300,7 @@ impl Look<'_> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             // Whoever owns it can change that.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && depth > 0 => {
-                return self.add(|denied| &mut denied.hidden, folder.to_owned());
+                return self.denied.hide(folder.to_owned());
             }
             Err(error) => return Err(PlacesError::Unreadable(folder.to_owned(), error)),
         };
@@ -243,6 +308,9 @@ impl Look<'_> {
             self.left = self.left.checked_sub(1).ok_or(PlacesError::TooMany)?;
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
+            if self.denied.hidden.contains(&path) {
+                continue;
+            }
             if !self.at(&path, kind.is_dir(), writable)? || !kind.is_dir() {
                 continue;
             }
@@ -259,11 +327,11 @@ impl Look<'_> {
     /// Looks at a path, and says whether it is seen.
     pub(super) fn at(&mut self, path: &Path, is_directory: bool, writable: bool) -> Result<bool, PlacesError> {
         if self.refuses(path, is_directory, Access::Read) {
-            self.add(|denied| &mut denied.hidden, path.to_owned())?;
+            self.denied.hide(path.to_owned())?;
             return Ok(false);
         }
         if writable && self.refuses(path, is_directory, Access::Write) {
-            self.add(|denied| &mut denied.frozen, path.to_owned())?;
+            self.denied.freeze(path.to_owned())?;
         }
         Ok(true)
     }
@@ -272,15 +340,6 @@ impl Look<'_> {
         let kind = if is_directory { Kind::Directory } else { Kind::Other };
         self.rules.is_some_and(|rules| rules.decide(path, kind, access).is_err())
             || self.call.is_some_and(|call| call.decide(path, access).is_err())
-    }
-
-    fn add(&mut self, to: impl FnOnce(&mut Denied) -> &mut BTreeSet<PathBuf>, path: PathBuf) -> Result<(), PlacesError> {
-        if path.to_str().is_none() {
-            return Err(PlacesError::NotText(path));
-        }
-        let set = to(self.denied);
-        set.insert(path);
-        if set.len() > MAX_DENIED { Err(PlacesError::TooManyDenied) } else { Ok(()) }
     }
 }
 

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::ignores::Ignores;
+use crate::mounts;
 
 /// The most bytes of names of one directory: about a million names. What comes after is counted as one thing that can't be read.
 const MAX_NAMES: usize = 32 << 20;
@@ -173,10 +174,13 @@ pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
 
 fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     for _ in 0..RACES {
         match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
+            // Something is mounted there, which is looked at more closely.
+            Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => resolve.remove(ResolveFlags::NO_XDEV),
+            Ok(opened) if !resolve.contains(ResolveFlags::NO_XDEV) && mounts::is_kernels(&opened)? => return Err(Errno::ACCESS),
             result => return result,
         }
     }

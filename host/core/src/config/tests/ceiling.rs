@@ -71,6 +71,7 @@ fn bound(key: &Key) -> Option<(String, String, Value)> {
         "tools.shell.allowed_commands" => ("[\"sudo\", \"curl\"]", "[\"curl\", \"wget\"]", json!(["curl"])),
         "tools.shell.only_commands" => ("[\"git\", \"ls\"]", "[\"ls\", \"cat\"]", json!(["ls"])),
         "tools.shell.presets" => ("[\"cargo\", \"git\"]", "[\"npm\", \"git\"]", json!(["git"])),
+        "tools.shell.sockets" => ("[\"run/a\", \"run/b\"]", "[\"run/b\", \"run/c\"]", json!(["run/b"])),
         "tools.shell.env" | "plugins.*.env" => ("[\"A\", \"B\"]", "[\"B\", \"C\"]", json!(["B"])),
         "tools.web.allowed_domains" | "plugins.*.hosts" => (
             // A wider entry of either leaves the narrower one of the other.

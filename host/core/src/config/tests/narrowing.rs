@@ -106,6 +106,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "tools.shell.sandbox" => "tools.shell.sandbox = \"off\"",
         "tools.shell.presets" => "tools.shell.presets = [\"cargo\"]",
         "tools.shell.env" => "tools.shell.env = [\"AWS_SECRET_ACCESS_KEY\"]",
+        "tools.shell.sockets" => "tools.shell.sockets = [\"run\"]",
         "tools.shell.limits.memory_mib" => "tools.shell.limits.memory_mib = 101",
         "tools.shell.limits.processes" => "tools.shell.limits.processes = 101",
         "tools.shell.limits.cpu_secs" => "tools.shell.limits.cpu_secs = 101",
@@ -527,7 +528,7 @@ fn no_link_no_pipe_and_no_giant_is_read() {
     let problem = |expected: &str| {
         let problems = scene.load_there(&[]).expect_err("it is not read").to_string();
         assert!(problems.contains(&path.display().to_string()) && problems.contains(expected), "{problems}");
-        let remove = if path.is_dir() { fs::remove_dir } else { fs::remove_file };
+        let remove = if path.is_dir() { fs::remove_dir_all } else { fs::remove_file };
         remove(&path).expect("it goes");
     };
     fs::write(&path, " ".repeat((1 << 20) + 1)).expect("a file is written");
@@ -538,7 +539,8 @@ fn no_link_no_pipe_and_no_giant_is_read() {
     problem("recursion limit");
     fs::write(&path, [0xff]).expect("a file is written");
     problem("can't be read");
-    fs::create_dir(&path).expect("a folder is made");
+    // An empty one stands where a command must not make such a file.
+    fs::create_dir_all(path.join("folder")).expect("a folder is made");
     problem("not a regular file");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("a pipe is made");
     problem("not a regular file");

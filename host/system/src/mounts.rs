@@ -1,0 +1,225 @@
+//! What is mounted where: which file systems are the kernel's own, and under which other names a folder can be reached.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// File systems in which the kernel shows itself and takes orders: memory and variables of processes, settings of the machine. By their
+/// names, and by the numbers that the kernel gives them.
+const KERNEL: [(&str, i64); 30] = [
+    ("proc", PROC),
+    ("sysfs", 0x6265_6572),
+    ("securityfs", 0x7363_6673),
+    ("debugfs", 0x6462_6720),
+    ("tracefs", 0x7472_6163),
+    ("cgroup", 0x0027_e0eb),
+    ("cgroup2", 0x6367_7270),
+    ("configfs", 0x6265_6570),
+    ("bpf", 0xcafe_4a11),
+    ("efivarfs", 0xde5e_81e4),
+    ("pstore", 0x6165_676c),
+    ("selinuxfs", 0xf97c_ff8c),
+    ("smackfs", 0x4341_5d53),
+    ("apparmorfs", 0x5a3c_69f0),
+    ("mqueue", 0x1980_0202),
+    ("nsfs", 0x6e73_6673),
+    ("devpts", 0x1cd1),
+    ("binfmt_misc", 0x4249_4e4d),
+    ("fusectl", 0x6573_5543),
+    ("resctrl", 0x0765_5821),
+    ("xenfs", 0xabba_1974),
+    ("nfsd", 0x6e66_7364),
+    ("rpc_pipefs", 0x6759_6969),
+    ("binder", 0x6c6f_6f70),
+    ("usbdevfs", 0x9fa2),
+    ("openpromfs", 0x9fa1),
+    ("devmem", 0x454d_444d),
+    ("pidfs", 0x5049_4446),
+    ("secretmem", 0x5345_434d),
+    ("anon_inodefs", 0x0904_1934),
+];
+
+/// The number of procfs.
+pub(crate) const PROC: i64 = 0x9fa0;
+
+/// Bytes of the table that are read. A machine has some hundred mounts, each a line.
+const MAX_TABLE: usize = 64 << 20;
+
+/// A file system, or a part of one, under the name under which it can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Where it lies.
+    pub(crate) point: PathBuf,
+    /// Its device, as the table writes it.
+    device: String,
+    /// What of the file system lies there.
+    part: PathBuf,
+    /// The name of its kind.
+    kind: String,
+}
+
+impl Mount {
+    /// Whether the kernel shows itself there.
+    pub(crate) fn is_kernels(&self) -> bool {
+        KERNEL.iter().any(|(name, _)| *name == self.kind)
+    }
+
+    /// Whether it is a procfs.
+    pub(crate) fn is_proc(&self) -> bool {
+        self.kind == "proc"
+    }
+}
+
+/// Whether a handle is of a file system in which the kernel shows itself.
+pub(crate) fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
+    let kind = rustix::fs::fstatfs(handle)?.f_type;
+    Ok(KERNEL.iter().any(|(_, number)| *number == kind))
+}
+
+/// What is mounted at one moment, the lower before what lies over it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    /// What is mounted now. The table is read again only where the kernel says that it has changed.
+    pub(crate) fn now() -> Result<Arc<Self>, Errno> {
+        static KNOWN: Mutex<Option<(OwnedFd, Arc<Mounts>)>> = Mutex::new(None);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((table, mounts)) = &*known {
+            let mut fds = [PollFd::new(table, PollFlags::PRI)];
+            let changed = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+            if changed == 0 {
+                return Ok(Arc::clone(mounts));
+            }
+        }
+        *known = None;
+        let table = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mounts = Arc::new(Self::parse(&read(&table)?));
+        *known = Some((table, Arc::clone(&mounts)));
+        Ok(mounts)
+    }
+
+    /// `36 35 98:0 /part /point rw,noatime master:1 - ext3 /dev/root rw`
+    fn parse(table: &[u8]) -> Self {
+        let mount = |line: &[u8]| {
+            let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+            let kind = words.iter().position(|word| *word == b"-").and_then(|dash| words.get(dash + 1))?;
+            let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+            Some(Mount { device: text(words.get(2)?), part: unescaped(words.get(3)?), point: unescaped(words.get(4)?), kind: text(kind) })
+        };
+        Self(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
+    }
+
+    /// Those that begin below a folder, or at it.
+    pub(crate) fn below(&self, folder: &Path) -> impl Iterator<Item = &Mount> {
+        self.0.iter().filter(move |mount| mount.point.starts_with(folder))
+    }
+
+    /// The one in which a path lies.
+    pub(crate) fn around(&self, path: &Path) -> Option<&Mount> {
+        let around = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        around.max_by_key(|mount| mount.point.components().count())
+    }
+
+    /// The other names of a path, or of what there is of it: those that it has since what it lies in, it itself, or a part of it is mounted in
+    /// another place too. It need not be there.
+    pub(crate) fn other_names(&self, path: &Path) -> Vec<PathBuf> {
+        let Some(around) = self.around(path) else { return Vec::new() };
+        let rest = path.strip_prefix(&around.point).unwrap_or(path);
+        let part = joined(&around.part, rest);
+        let name = |mount: &Mount| match part.strip_prefix(&mount.part) {
+            Ok(rest) => Some(joined(&mount.point, rest)),
+            Err(_) => mount.part.starts_with(&part).then(|| mount.point.clone()),
+        };
+        let of_the_same = self.0.iter().filter(|mount| mount.device == around.device);
+        of_the_same.filter_map(name).filter(|name| name != path).collect()
+    }
+}
+
+/// Joins, without a slash at the end where there is nothing to join.
+fn joined(path: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { path.to_owned() } else { path.join(rest) }
+}
+
+fn read(table: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut text = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    while text.len() < MAX_TABLE {
+        match rustix::io::retry_on_intr(|| rustix::io::read(table, &mut *buffer))? {
+            0 => return Ok(text),
+            read => text.extend_from_slice(&buffer[..read]),
+        }
+    }
+    Err(Errno::FBIG)
+}
+
+/// A path of the table, in which spaces and their like are written as `\040`.
+fn unescaped(word: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        match digits {
+            Some(digits) => {
+                path.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8).wrapping_add(digit - b'0')));
+                rest = &after[3..];
+            }
+            None => {
+                path.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 8:2 / /home rw - ext4 /dev/sda2 rw
+24 22 0:21 / /proc rw - proc proc rw
+30 22 8:2 /u/.local /mnt/with\\040space rw - ext4 /dev/sda2 rw
+31 22 8:2 /u/.local/share/berth/approvals /mnt/deep rw - ext4 /dev/sda2 rw
+32 22 0:30 / /srv/root/proc rw master:3 - proc none rw
+33 22 0:31 /docker /srv/root/cgroup rw - cgroup2 none rw
+";
+
+    #[test]
+    fn other_names_are_those_of_what_is_around_and_of_what_is_within() {
+        let mounts = Mounts::parse(TABLE);
+        let names = |path: &str| mounts.other_names(Path::new(path));
+        let data = "/home/u/.local/share/berth";
+        assert_eq!(names(data), [Path::new("/mnt/with space/share/berth"), Path::new("/mnt/deep")]);
+        assert_eq!(names("/home/u/.config/berth"), [] as [PathBuf; 0]);
+        assert_eq!(names("/etc/berth"), [] as [PathBuf; 0]);
+        assert_eq!(names("/mnt/deep"), [Path::new(data).join("approvals"), "/mnt/with space/share/berth/approvals".into()]);
+    }
+
+    #[test]
+    fn the_kernels_own_are_told_by_their_kind() {
+        let mounts = Mounts::parse(TABLE);
+        let kernels = |path: &str| mounts.around(Path::new(path)).is_some_and(Mount::is_kernels);
+        assert!(kernels("/proc/1/environ") && kernels("/srv/root/proc/self") && kernels("/srv/root/cgroup"));
+        assert!(!kernels("/srv/root") && !kernels("/home/u") && !kernels("/process"));
+        let below: Vec<_> = mounts.below(Path::new("/srv")).filter(|mount| mount.is_kernels()).map(|mount| &mount.point).collect();
+        assert_eq!(below, [Path::new("/srv/root/proc"), Path::new("/srv/root/cgroup")]);
+    }
+
+    #[test]
+    fn this_machines_table_is_read() {
+        let mounts = Mounts::now().expect("there is a table");
+        assert!(mounts.around(Path::new("/proc/self")).is_some_and(Mount::is_proc));
+        assert_eq!(Mounts::now().expect("there is a table"), mounts);
+        assert_eq!(is_kernels(std::fs::File::open("/proc/self/stat").expect("it is there")), Ok(true));
+        assert_eq!(is_kernels(std::fs::File::open("/").expect("it is there")), Ok(false));
+    }
+}

@@ -1,0 +1,92 @@
+//! Empty directories that stand in places where a command must not make anything: it finds them there, and can't write to them. They go when the
+//! last command has ended that found them.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Timespec, Timestamps};
+
+/// The time of their last change, which nothing else has, and which they lose when something comes to lie in them. By it whoever ends last
+/// knows that they are there for this alone, also where it was another program that made them, and was killed.
+const MARK: Timespec = Timespec { tv_sec: 0xbe47, tv_nsec: 0 };
+
+/// How often it is tried again, where another command's end removes it meanwhile.
+const ATTEMPTS: usize = 16;
+
+/// A directory that stays as long as this is held.
+#[derive(Debug)]
+pub(super) struct Held {
+    path: PathBuf,
+    /// Locked, shared with the other commands that found it.
+    handle: OwnedFd,
+}
+
+impl Held {
+    /// Makes the directory, or finds it. None where there is something else, or nothing can be made: then neither can a command.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        for _ in 0..ATTEMPTS {
+            let made = rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)).is_ok();
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let handle = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+            let locked = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockShared);
+            let held = Self { path: path.to_owned(), handle };
+            if made {
+                let _ = rustix::fs::futimens(&held.handle, &Timestamps { last_access: MARK, last_modification: MARK });
+            }
+            // Somebody is about to remove it, or has.
+            if locked.is_ok() && held.is_there() {
+                return Some(held);
+            }
+        }
+        None
+    }
+
+    fn is_there(&self) -> bool {
+        let named = rustix::fs::statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW);
+        let held = rustix::fs::fstat(&self.handle);
+        matches!((named, held), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
+    }
+
+    fn is_marked(&self) -> bool {
+        rustix::fs::fstat(&self.handle).is_ok_and(|stat| stat.st_mtime == MARK.tv_sec)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A command in whose view it is mounted would lose it.
+        let is_last = rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_last && self.is_marked() && self.is_there() {
+            // Only where nothing lies in it.
+            let _ = rustix::fs::unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_to_end_removes_what_stood_there_for_this_alone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("hooks");
+        let first = Held::at(&path).expect("it is made");
+        let second = Held::at(&path).expect("it is found");
+        drop(first);
+        assert!(path.is_dir());
+        drop(second);
+        assert!(!path.exists());
+        // One of somebody else's, and one in which something lies by now.
+        std::fs::create_dir(&path).expect("a folder");
+        drop(Held::at(&path));
+        assert!(path.is_dir());
+        std::fs::remove_dir(&path).expect("it is removed");
+        let held = Held::at(&path);
+        std::fs::write(path.join("file"), "").expect("a file");
+        drop(held);
+        assert!(path.join("file").exists());
+        std::fs::write(dir.path().join("file"), "").expect("a file");
+        assert!(Held::at(&dir.path().join("file")).is_none() && Held::at(&dir.path().join("none/hooks")).is_none());
+    }
+}
