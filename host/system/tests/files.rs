@@ -473,6 +473,94 @@ fn swapping_names_meanwhile_never_leads_out() {
     world.outside_is_untouched();
 }
 
+#[test]
+fn what_may_not_be_read_stays_unread_while_names_are_swapped() {
+    let world = World::new();
+    fs::write(world.inside.join("public"), "public").expect("written");
+    fs::create_dir(world.inside.join("open")).expect("made");
+    fs::write(world.inside.join("open/key"), "public").expect("written");
+    fs::create_dir(world.inside.join("swap")).expect("made");
+    for (target, link) in [("../.env", "a"), ("../public", "b"), ("../secrets", "c"), ("../open", "d")] {
+        symlink(target, world.inside.join("swap").join(link)).expect("linked");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| world.inside.join("swap").join(name);
+            while !done.load(Ordering::Relaxed) {
+                for (one, other) in [("a", "b"), ("c", "d")] {
+                    let flags = rustix::fs::RenameFlags::EXCHANGE;
+                    rustix::fs::renameat_with(rustix::fs::CWD, at(one), rustix::fs::CWD, at(other), flags).expect("exchanged");
+                }
+            }
+        });
+        for _ in 0..10_000 {
+            for name in ["swap/a", "swap/b", "swap/c/key", "swap/d/key"] {
+                if let Ok(text) = world.read(name) {
+                    assert!(text.is_empty() || text == "public", "{name}: {text}");
+                }
+                let _ = world.view.open_at(world.dir(), name, TRUNCATE);
+            }
+            let made = fs::write(world.inside.join("public"), "public").and_then(|()| fs::write(world.inside.join("open/key"), "public"));
+            made.expect("written");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    for (file, text) in [(".env", "TOKEN"), ("secrets/key", "KEY")] {
+        assert_eq!(fs::read_to_string(world.inside.join(file)).expect("is there"), text);
+    }
+}
+
+#[test]
+fn a_denied_file_that_loses_its_name_meanwhile_is_not_read_by_none() {
+    let world = World::new();
+    // It has another name elsewhere, as a backup by hard links gives it, so it stays when its name here goes.
+    let (denied, elsewhere) = (world.inside.join(".env"), world.outside.join("kept"));
+    fs::hard_link(&denied, &elsewhere).expect("linked");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fs::remove_file(&denied).expect("removed");
+                fs::hard_link(&elsewhere, &denied).expect("linked");
+            }
+        });
+        let read = (0..20_000).find_map(|_| world.read(".env").ok());
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(read, None);
+    });
+}
+
+#[test]
+fn a_name_that_looks_as_if_it_were_gone_is_a_name() {
+    let world = World::new();
+    fs::write(world.inside.join("x (deleted)"), "x").expect("written");
+    fs::create_dir(world.inside.join("d (deleted)")).expect("made");
+    fs::write(world.inside.join("d (deleted)/.env"), "TOKEN").expect("written");
+    fs::write(world.inside.join("d (deleted)/y"), "y").expect("written");
+    assert_eq!(world.read("x (deleted)").expect("it is read"), "x");
+    assert_eq!(world.read("d (deleted)/y").expect("it is read"), "y");
+    denied(world.read("d (deleted)/.env"), "deny_read");
+}
+
+#[test]
+fn owner_and_mode_are_taken_over_by_nothing_that_has_another_name() {
+    let world = World::new();
+    let make = |name: &str| world.view.open_at(world.dir(), name, CREATE).expect("made");
+    drop(make("made"));
+    // As if its number had gone to a file of somebody else's, that has a name outside too.
+    fs::hard_link(world.inside.join("made"), world.outside.join("other")).expect("linked");
+    fs::set_permissions(world.inside.join("made"), fs::Permissions::from_mode(0o600)).expect("set");
+    fs::set_permissions(world.inside.join("a.txt"), fs::Permissions::from_mode(0o666)).expect("set");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(world.inside.join("a.txt"), Some(1234), Some(1234)).expect("given away");
+    }
+    let own = fs::metadata(world.outside.join("other")).expect("is there").uid();
+    world.view.rename((world.dir(), "made"), (world.dir(), "a.txt")).expect("renamed");
+    let after = fs::metadata(world.outside.join("other")).expect("is there");
+    assert_eq!((after.mode() & 0o777, after.uid()), (0o600, own));
+}
+
 fn now() -> Timestamps {
     let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access: now, last_modification: now }

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 /// How often a resolution is tried again that raced with a rename somewhere above.
@@ -57,7 +57,19 @@ pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = rustix::fs::readlinkat(proc_fds()?, fd_name(handle).as_str(), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     // What is not a file system's (`pipe:[1]`) or not below our root has no path that a rule could decide on.
-    if path.is_absolute() { Ok(path) } else { Err(Errno::NOENT) }
+    if !path.is_absolute() || path.as_os_str().as_encoded_bytes().ends_with(GONE) && !is_named(handle, &path) {
+        return Err(Errno::NOENT);
+    }
+    Ok(path)
+}
+
+/// How the kernel ends the path of what has lost its name, though it may have another: a rule would be asked about a name that nothing has.
+const GONE: &[u8] = b" (deleted)";
+
+/// Whether a path, which a file may have as well, names what is behind a handle.
+fn is_named(handle: BorrowedFd<'_>, path: &Path) -> bool {
+    let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((named, rustix::fs::fstat(handle)), (Ok(named), Ok(held)) if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
 }
 
 /// Opens for use what an `O_PATH` handle names: the same object, whatever its name points to by now.

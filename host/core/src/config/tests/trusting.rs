@@ -39,6 +39,31 @@ fn even_a_trusted_file_takes_no_denial_away() {
 }
 
 #[test]
+fn what_takes_the_place_of_what_was_shown_is_not_trusted() {
+    let scene = Scene::new();
+    let shown = scene.load_with("", WIDE);
+    // Between the question and the yes.
+    let other = WIDE.replace("60", "90");
+    std::fs::write(scene.work.join("berth.toml"), &other).expect("it is exchanged");
+    trust(&scene, &shown);
+    let loaded = scene.load_with("", &other);
+    assert_ne!(standing(&loaded), Standing::Trusted);
+    assert_eq!(loaded.config.tools.call.get(), 30);
+    // What was shown is what the yes was for.
+    assert_eq!(scene.load_with("", WIDE).config.tools.call.get(), 60);
+}
+
+#[test]
+fn an_empty_folder_of_its_name_says_nothing_and_a_full_one_is_a_mistake() {
+    let scene = Scene::new();
+    let folder = scene.work.join("berth.toml");
+    std::fs::create_dir(&folder).expect("a folder is made");
+    assert!(scene.load_there(&[]).expect("nothing is wrong").project.is_none());
+    std::fs::write(folder.join("file"), "").expect("a file is made");
+    assert!(scene.load_there(&[]).is_err());
+}
+
+#[test]
 fn a_change_of_a_single_byte_ends_it() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
