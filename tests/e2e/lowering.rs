@@ -8,7 +8,7 @@ use berth_host::{Answer, Body, Content, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Component, Offer, assert_memory_bounded, berth, builtin, run, shared_cache};
+use crate::support::{ATTACK_MIB, Component, Offer, berth, builtin, run_alone, shared_cache};
 
 /// Goes on for ever.
 const LOOP: &str = "(loop (br 0))";
@@ -62,7 +62,7 @@ fn component() -> Component {
 
 #[test]
 fn code_at_the_start_of_an_instance_is_bounded() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         for (start, reason) in [
             (LOOP, "CPU"),
             ("unreachable", "crashed"),
@@ -72,14 +72,13 @@ fn code_at_the_start_of_an_instance_is_bounded() {
             let refused = Made::new(&Component { in_module, ..component() }).await.err().expect("it does not load");
             assert!(refused.contains(reason) || refused.contains("longer than"), "{refused}");
         }
-        assert_memory_bounded();
     });
 }
 
 /// An instance that is made for a call goes another way than the one that was asked for its tools: by a coin that each of them tosses.
 #[test]
 fn code_at_the_start_of_a_later_instance_is_bounded() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         let made = || Component {
             in_component: "(import \"wasi:random/random@0.2.0\" (instance $random (export \"get-random-u64\" (func (result u64)))))
                 (core func $toss (canon lower (func $random \"get-random-u64\")))
@@ -113,7 +112,7 @@ fn code_at_the_start_of_a_later_instance_is_bounded() {
 
 #[test]
 fn code_that_gives_memory_for_arguments_is_bounded() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         for (on_realloc, code) in [
             (LOOP, "cpu_budget"),
             ("unreachable", "crash"),
@@ -125,14 +124,13 @@ fn code_that_gives_memory_for_arguments_is_bounded() {
             let made = Made::new(&Component { on_realloc, ..component() }).await.expect("listing gives no arguments");
             Made::stopped(&made.call(request()).await, code);
         }
-        assert_memory_bounded();
     });
 }
 
 /// A host function that answers with a list asks the guest for the memory for it, in the middle of its own call.
 #[test]
 fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         let in_component = |on_realloc: &str| -> &'static str {
             format!(
                 "(import \"wasi:random/random@0.2.0\" (instance $random (export \"get-random-bytes\" (func (param \"len\" u64) (result (list u8))))))
@@ -164,7 +162,7 @@ fn code_that_gives_memory_for_what_the_host_answers_is_bounded() {
 
 #[test]
 fn code_behind_an_answer_is_bounded() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         for (on_return, reason, code) in [(LOOP, "CPU", "cpu_budget"), ("unreachable", "crashed", "crash")] {
             // Behind the list of its tools, and behind an answer alone: a call leaves a one in the memory.
             let refused = Made::new(&Component { on_return, ..component() }).await.err().expect("it does not load");
@@ -180,7 +178,7 @@ fn code_behind_an_answer_is_bounded() {
 /// What travels beside the JSON is written into the guest's memory as well: by its size, its number, and what is in it.
 #[test]
 fn attachments_are_bounded_by_the_memory_of_the_guest() {
-    run(async {
+    run_alone(ATTACK_MIB, async {
         let on_realloc = "(drop (memory.grow (i32.add (i32.shr_u (local.get 3) (i32.const 16)) (i32.const 1))))";
         let made = Made::new(&Component { on_realloc, ..component() }).await.expect("it loads");
         let many: Vec<Content> = (0..100_000).map(|_| Content::text("x")).collect();
@@ -199,6 +197,5 @@ fn attachments_are_bounded_by_the_memory_of_the_guest() {
             let answer = made.call(Request { attachments, ..request() }).await;
             assert_eq!(answer.outcome.expect("it is harmless").joined_text(), "done");
         }
-        assert_memory_bounded();
     });
 }
