@@ -36,8 +36,6 @@ pub(super) enum Rule {
     TestName,
     /// `[ $x ]`, which may come to `[ -v … ]`.
     TestWords,
-    /// `declare …`, `local …`, `typeset …`.
-    DeclareName,
     /// `declare -i x=…`.
     Integer,
     /// `RANDOM=…` and the other variables that are numbers from the beginning.
@@ -239,10 +237,6 @@ impl Variables {
         for word in arguments.iter().filter(|word| !word.text.starts_with(['-', '+'])) {
             let (name, value) = word.raw.split_once('=').map_or((word.raw.as_str(), None), |(name, value)| (name, Some(value)));
             let name = name.trim_start_matches(['"', '\'']).trim_end_matches('+');
-            // `export` takes no index, and words that are expanded are common there.
-            if (name.contains('[') || !matches!(program, "export" | "readonly")) && holds(Rule::DeclareName) {
-                self.named(name);
-            }
             let name = name.split('[').next().unwrap_or_default().to_owned();
             self.any |= !is_name(&name);
             if options.contains('i') && holds(Rule::Integer) {

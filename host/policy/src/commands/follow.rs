@@ -283,9 +283,9 @@ impl Reading {
             }
             "." | "source" if first.is_some_and(is_stream) => self.unclear(ELSEWHERE),
             "." | "source" => {}
-            "eval" if holds(Rule::Eval) => self.evaluated(arguments, depth),
+            "eval" if holds(Rule::Eval) => self.evaluated(behind_dashes(arguments), depth),
             "trap" if first.is_some_and(|word| word.text == "-" || word.text == "-p" || word.text == "-l") => {}
-            "trap" if holds(Rule::Trap) => self.evaluated(arguments.get(..1).unwrap_or_default(), depth),
+            "trap" if holds(Rule::Trap) => self.evaluated(behind_dashes(arguments).get(..1).unwrap_or_default(), depth),
             "alias" => {
                 for (name, value, word) in arguments.iter().filter_map(pair) {
                     self.variables.defines(name);
@@ -294,25 +294,27 @@ impl Reading {
                     }
                 }
             }
-            "hash" if arguments.iter().any(|word| word.text.starts_with("-p")) => self.unclear("it has a name stand for another program"),
-            "enable" if arguments.iter().any(|word| word.text.starts_with("-f")) => self.unclear("it loads a command from a file"),
+            "hash" if arguments.iter().any(|word| has_letter(word, 'p')) => self.unclear("it has a name stand for another program"),
+            "enable" if arguments.iter().any(|word| has_letter(word, 'f')) => self.unclear("it loads a command from a file"),
+            "fc" if !arguments.iter().any(|word| has_letter(word, 'l')) => self.unclear("it runs what was run before"),
             "jobs" if first.is_some_and(|word| word.text == "-x" || word.open) && holds(Rule::Jobs) => {
                 self.words(&arguments[1..], depth + 1, certain);
             }
             "mapfile" | "readarray" | "complete" | "compgen" => {
-                let after = |option: &str| {
-                    let at = arguments.iter().position(|word| word.text.starts_with(option))?;
-                    match arguments[at].text.strip_prefix(option)? {
+                // The value of an option stands behind its letter, or is the next word.
+                let after = |letter: char| {
+                    let at = arguments.iter().position(|word| has_letter(word, letter))?;
+                    match arguments[at].text.split_once(letter)?.1 {
                         "" => arguments.get(at + 1).cloned(),
                         script => Some(Word { text: script.to_owned(), ..arguments[at].clone() }),
                     }
                 };
-                if let Some(script) = after("-C").filter(|_| holds(Rule::Callback)) {
+                if let Some(script) = after('C').filter(|_| holds(Rule::Callback)) {
                     self.evaluated(&[script], depth);
                 }
                 // Its words are expanded once more.
                 let evaluated = |words: &Word| words.is_unknown() || words.text.contains(['$', '`', '<', '>']);
-                if name == "compgen" && after("-W").as_ref().is_some_and(evaluated) && holds(Rule::Words) {
+                if name == "compgen" && after('W').as_ref().is_some_and(evaluated) && holds(Rule::Words) {
                     self.unclear(EVALUATED);
                 }
                 if matches!(name, "mapfile" | "readarray") {
@@ -323,6 +325,10 @@ impl Reading {
             "test" | "[" => self.variables.tests(arguments.strip_suffix(&[Word::plain("]")]).unwrap_or(arguments)),
             "declare" | "typeset" | "local" | "export" | "readonly" => {
                 self.variables.declares(name, arguments);
+                // Which variable it sets, the text decides: it may be `PATH`.
+                if arguments.iter().any(|word| word.text.split('=').next().unwrap_or_default().contains(UNKNOWN)) {
+                    self.unclear(EVALUATED);
+                }
                 for (name, value, word) in arguments.iter().filter_map(pair) {
                     self.sets(name, &Word { text: value.to_owned(), ..word.clone() }, depth);
                 }
@@ -460,6 +466,19 @@ impl Reading {
             }
         }
         self.unclear(ELSEWHERE);
+    }
+}
+
+/// Whether a word is a row of short options with this one among them.
+fn has_letter(word: &Word, letter: char) -> bool {
+    word.text.strip_prefix('-').is_some_and(|letters| !letters.starts_with('-') && letters.contains(letter))
+}
+
+/// The arguments behind the `--` that may stand before them.
+fn behind_dashes(arguments: &[Word]) -> &[Word] {
+    match arguments.split_first() {
+        Some((first, rest)) if first.text == "--" => rest,
+        _ => arguments,
     }
 }
 

@@ -150,6 +150,18 @@ pub(super) fn started(name: &str, arguments: &[Word]) -> Starts {
                 starts.unclear = Some("it has a pager start a program");
             }
         }
+        // `\\!` and `.shell`, which their own commands may hold.
+        "psql" | "mysql" | "mariadb" | "sqlite3" | "sqlite" | "duckdb" => {
+            let escapes = |word: &Word| {
+                let text = word.text.to_lowercase();
+                text.contains("\\!")
+                    || [".shell", ".system", "copy_program", "to program", "from program"].iter().any(|way| text.contains(way))
+                    || text.starts_with("system ")
+            };
+            if arguments.iter().any(escapes) {
+                starts.unclear = Some("it has a database's client start a program");
+            }
+        }
         "gdb" | "lldb" | "rust-gdb" | "rust-lldb" => debugger(arguments, &mut starts),
         "vim" | "vi" | "nvim" | "view" => {
             if arguments.iter().any(|word| word.text.contains('!') || word.text.contains("system(")) {

@@ -141,6 +141,7 @@ const OUT_THERE: &[&str] = &[
     "duckdb",
     "kubectl",
     "mariadb",
+    "mongo",
     "mongosh",
     "mysql",
     "cqlsh",
@@ -353,7 +354,8 @@ pub(super) fn destroys(program: &Program, whole: &str) -> Option<&'static str> {
         "terraform" | "tofu" | "pulumi" if takes(&["destroy"]) => Some("it deletes what was set up"),
         "cargo" | "npm" | "gem" if takes(&["yank", "unpublish"]) => Some("it takes back what was published"),
         name if name.starts_with("mkfs") => Some("it overwrites a disk or a file"),
-        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach" | "cqlsh" => {
+        "psql" | "mysql" | "mariadb" | "sqlite3" | "mongo" | "mongosh" | "duckdb" | "sqlcmd" | "clickhouse-client" | "cockroach"
+        | "cqlsh" => {
             let lower = whole.to_lowercase();
             let words: Vec<&str> = lower.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric())).collect();
             let pairs = [("drop", "table"), ("drop", "database"), ("drop", "schema"), ("truncate", "table"), ("delete", "from")];

@@ -3,6 +3,7 @@
 use tree_sitter::Node;
 
 use super::super::calculated::{CALCULATED, Rule, holds, is_name};
+use super::super::variables;
 use super::super::word::{DISPUTED, Word, word};
 use super::{Walk, is_word};
 
@@ -100,6 +101,9 @@ impl<'t> Walk<'t> {
         let Some(name) = node.child_by_field_name("variable") else { return };
         let values: Vec<Node<'t>> = node.children_by_field_name("value", &mut node.walk()).collect();
         let name = self.text(name);
+        if variables::matters(name) {
+            self.unclear("a variable is set in it that has other programs run, or other code in them");
+        }
         match (values.first(), values.last()) {
             (Some(first), Some(last)) => {
                 let words = self.source.get(first.start_byte()..last.end_byte()).unwrap_or_default();
