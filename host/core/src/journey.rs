@@ -155,7 +155,10 @@ impl Host {
         self.results.keep(facts, &outcome, time);
         waiting::completed(&self.governor.rules(), facts, &outcome);
         outcome.map(|mut output| {
-            output.content.extend(left_out(facts).map(Content::text));
+            if let Some(notice) = left_out(facts) {
+                output.content.push(Content::text(format!("[{notice}]\n")));
+                facts.report.told().notices.push(notice);
+            }
             output
         })
     }
@@ -216,7 +219,7 @@ fn left_out(facts: &Facts) -> Option<String> {
     let (denial, count) = facts.report.told().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
     let entries = if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
-    Some(format!("[Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}]\n"))
+    Some(format!("Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"))
 }
 
 /// The refusal that a decision comes to.
