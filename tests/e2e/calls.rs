@@ -11,6 +11,9 @@ use crate::support::{Recorder, Scene, failure, loot, plugin, run};
 /// A plugin's share of the eight calls that a scene's host runs at a time.
 const SHARE: usize = 4;
 
+/// The most that a plugin runs while no other waits: a place is left for the others.
+const MOST: usize = 7;
+
 /// So long that only a cancellation ends a call that loops.
 const LONG: [&str; 2] = ["tools.call=60", "tools.limits.cpu_secs=60"];
 
@@ -107,19 +110,25 @@ fn a_call_that_was_cancelled_before_it_began_does_not_begin() {
 fn one_plugin_can_not_take_all_places() {
     run(async {
         let scene = Scene::with(&LONG, |_| {}).await;
-        let calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
-        let answer = scene.attack("tell_the_grants", json!({})).await;
-        assert!(failure(&answer, Category::RateLimited, Some("busy")).retry_after.is_some());
+        let calls = Looping::begin_many(&scene.host, "hostile", MOST).await;
+        let one_more = || {
+            let host = Arc::clone(&scene.host);
+            tokio::spawn(async move { host.call(Request::new("hostile__tell_the_grants", json!({}))).await })
+        };
+        let waiting: Vec<JoinHandle<Answer>> = (0..64).map(|_| one_more()).collect();
         scene.assert_serves().await;
+        assert!(waiting.iter().all(|call| !call.is_finished()), "they wait");
         for call in calls {
             call.cancelled().await;
         }
-        loot(&scene.attack("tell_the_grants", json!({})).await);
+        for waiting in waiting {
+            loot(&waiting.await.expect("the host does not panic"));
+        }
     });
 }
 
 #[test]
-fn a_host_whose_places_are_taken_says_that_it_is_busy() {
+fn call_that_waits_until_its_deadline_is_told_that_the_host_is_busy() {
     run(async {
         // The same plugin under another name of the same length.
         let other = |root: &std::path::Path| {
@@ -133,8 +142,9 @@ fn a_host_whose_places_are_taken_says_that_it_is_busy() {
         let scene = Scene::with(&settings, other).await;
         let mut calls = Looping::begin_many(&scene.host, "hostile", SHARE).await;
         calls.extend(Looping::begin_many(&scene.host, "another", SHARE).await);
-        let answer = scene.call("echo", json!({ "text": "hello" })).await;
-        failure(&answer, Category::RateLimited, Some("busy"));
+        let answer = scene.call("bash", json!({ "command": "true", "timeout": 1 })).await;
+        let busy = failure(&answer, Category::RateLimited, Some("busy"));
+        assert!(busy.message.contains("waited 1.") && busy.retry_after.is_some(), "{busy:?}");
         for call in calls {
             call.cancelled().await;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_host::{Category, Host, Request};
 use serde_json::json;
 
-use crate::support::{Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version};
+use crate::support::{Cli, Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version};
 
 const TRUST: &str = "plugin_folder.reload=trust";
 
@@ -249,7 +249,7 @@ fn what_ends_badly_or_takes_too_much_does_not_wait_and_is_not_tried_again() {
             }
             if name == "early-crash" {
                 let plugin = format!("plugin=\"{name}\"");
-                assert_eq!(log_with(&[&plugin, "call=none"]).len(), 1, "readied once, and not again");
+                assert_eq!(log_with(&[&plugin, "call=none", "the tool crashed"]).len(), 1, "readied once, and not again");
                 assert_eq!(log_with(&[&plugin, "it printed"]).len(), 3, "and each call's own end is told");
             }
         }
@@ -309,4 +309,24 @@ fn none_waits_where_the_operator_wants_none() {
             assert_eq!(state(&host, "once").ready, 0);
         }
     });
+}
+
+#[test]
+fn plugin_that_sleeps_while_it_lists_is_refused_and_ends_nothing_else() {
+    let cli = Cli::new();
+    for (name, component) in [("start", early("sleeper", "", "")), ("listing", early("sleeper", "", ""))] {
+        let sleeps = "(call $wait (i64.const 600000000000))";
+        let component = match name {
+            "start" => {
+                Component { in_module: component.in_module.replace("(then return)", &format!("(then {sleeps})")).leak(), ..component }
+            }
+            _ => Component { on_list: sleeps, ..component },
+        };
+        let file = cli.root.path().join(format!("{name}.wasm"));
+        fs::write(&file, component.encode()).expect("a plugin is written");
+        let ended = cli.run(&["--plugin", file.to_str().expect("is UTF-8"), "call", "sleeper__say"]);
+        assert_ne!(ended.code, 0);
+        assert!(ended.stderr.contains("it takes too long"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    }
 }

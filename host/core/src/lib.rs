@@ -211,7 +211,7 @@
 //! panic. Where plugins make requests, its I/O driver too (`enable_all`): without that, their calls fail.
 //!
 //! * A `Host` is `Send` and `Sync`; put it in an [`Arc`](std::sync::Arc). Calls run at once, as many as `[tools] max_concurrent` says; one
-//!   more waits 2 s, and is answered `busy` then.
+//!   more waits for a place until its deadline, and is answered `busy` then.
 //! * A call of a plugin with directories runs on a thread of tokio's blocking pool. Any other begins on the thread that polls it, and moves
 //!   there when it takes more than about 2 ms. So no plugin keeps a runtime from its work for longer.
 //! * [`config::load`], [`Candidate::file`], [`candidate`], [`Approvals`] and [`ask_hosts`] are not asynchronous: they read files, or wait for

@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::InstancePre;
 
+use crate::admission::Place;
 use crate::bindings::berth::tool::types;
 use crate::bindings::filter::exports::berth::tool::filter as wit;
 use crate::bindings::filter::{Filters as Exports, FiltersIndices};
@@ -196,14 +197,14 @@ pub(crate) async fn apply(
     let limits = plugin.policy.limits.for_filtering();
     let cancel = cancel.child_token();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let permits = run::admit(plugin, &cancel).await?;
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
+    let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let asking = Asking {
         plugin: Arc::clone(plugin),
         limits,
         watch: Arc::clone(&watch),
         session: Arc::clone(session),
-        _held: (permits, plugin.runtime.engine.keep_ticking()),
+        _held: (place, plugin.runtime.engine.keep_ticking()),
     };
     let (filter, input) = (filter.name.clone(), converted(input));
     run::driven(watch, asking.ask(filter, input), false).await
@@ -215,7 +216,7 @@ struct Asking {
     limits: Limits,
     watch: Arc<Watch>,
     session: Arc<str>,
-    _held: ([OwnedSemaphorePermit; 2], Ticking),
+    _held: (Place, Ticking),
 }
 
 impl Asking {

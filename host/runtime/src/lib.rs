@@ -3,6 +3,7 @@
 //! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened once for its policy, and each call
 //! gets a fresh store (`run`), perhaps one that was made shortly before (`ready`), that is dropped with everything in it.
 
+mod admission;
 mod bindings;
 mod cache;
 mod clock;
@@ -48,6 +49,7 @@ pub use manifest::{Manifest, Request, RequestedLimits};
 pub use plugin::{Builtin, Counsel, Failed, Origin, Plugin, PluginInfo, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
+use crate::admission::Admission;
 use crate::compile::Compiler;
 use crate::engine::Engine;
 
@@ -83,10 +85,7 @@ impl RuntimeConfig {
 pub struct Runtime {
     engine: Engine,
     compiler: Compiler,
-    /// Places for calls that run.
-    places: Arc<Semaphore>,
-    /// How many of them one plugin may take.
-    share: usize,
+    admission: Arc<Admission>,
     /// Places for instances of filters that are kept for their sessions.
     kept_filters: Arc<Semaphore>,
 }
@@ -103,8 +102,7 @@ impl Runtime {
         Ok(Arc::new(Self {
             engine: Engine::new(concurrency, config.memory, config.keep_ready)?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
-            places: Arc::new(Semaphore::new(concurrency)),
-            share: (concurrency / 2).max(1),
+            admission: Admission::new(concurrency),
             kept_filters: Arc::new(Semaphore::new(filter::KEPT)),
         }))
     }

@@ -11,7 +11,6 @@ use berth_contract::{Access, Annotations, Definition, HostError, Subject, Subjec
 use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::bindings::PluginIndices;
 use crate::bindings::exports::berth::tool::tools;
@@ -144,10 +143,9 @@ impl Runtime {
             Err(_) if filters.is_some() && !filter::exports(&pre, "berth:tool/tools") => None,
             Err(error) => return Err(fail(unknown("tools", error))),
         };
-        let share = Arc::new(Semaphore::new(self.share));
         let waiting = Waiting::new(&pre);
         let (runtime, name) = (Arc::clone(self), Arc::clone(&name));
-        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, share, waiting };
+        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, waiting };
         if let Some(exports) = loaded.exports.clone() {
             let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
             loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;

@@ -32,11 +32,17 @@ impl Stop {
     }
 }
 
-/// The failure of a guest that the host stopped.
-pub(crate) fn stopped(stop: Stop, time: Duration) -> Failure {
+/// The failure of a guest that the host stopped. `waited`: how much of its time it waited for its place.
+pub(crate) fn stopped(stop: Stop, time: Duration, waited: Duration) -> Failure {
+    let waited = match waited.as_secs() {
+        0 => String::new(),
+        waited => format!(", {waited} s of which it waited for other calls,"),
+    };
     match stop {
-        Stop::Timeout => Failure::new(Category::Timeout, format!("the tool took longer than its {} s and was stopped", time.as_secs()))
-            .with_suggestion("Ask for less at once, or give it more time: a `timeout` argument where it has one, else `[tools] call`."),
+        Stop::Timeout => {
+            Failure::new(Category::Timeout, format!("the tool took longer than its {} s{waited} and was stopped", time.as_secs()))
+                .with_suggestion("Ask for less at once, or give it more time: a `timeout` argument where it has one, else `[tools] call`.")
+        }
         Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
         Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
             .with_code("cpu_budget")
@@ -44,11 +50,13 @@ pub(crate) fn stopped(stop: Stop, time: Duration) -> Failure {
     }
 }
 
-/// Too many calls at once.
-pub(crate) fn busy() -> Failure {
-    let mut failure = Failure::new(Category::RateLimited, "too many calls are running; this one was not started")
-        .with_code("busy")
-        .with_suggestion("Try again in a moment.");
+/// Too many calls at once: this one waited so long, or was refused at once.
+pub(crate) fn busy(waited: Duration) -> Failure {
+    let message = match waited.is_zero() {
+        true => "too many calls are waiting; this one was not started".to_owned(),
+        false => format!("too many calls are running; this one waited {:.1} s and was not started", waited.as_secs_f64()),
+    };
+    let mut failure = Failure::new(Category::RateLimited, message).with_code("busy").with_suggestion("Try again in a moment.");
     failure.retry_after = Some(Duration::from_secs(1));
     failure
 }
@@ -71,7 +79,9 @@ pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str)
         (None, None) => error.root_cause().to_string(),
     };
     let last_words = state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
-    tracing::warn!(
+    let reason = neutral_line(cut(&reason, 1024));
+    tracing::warn!(target: "berth::crash", plugin, call = %state.call.id, "the tool crashed: {}", redact::text(&reason, Keys::Text));
+    tracing::debug!(
         target: "berth::crash",
         plugin,
         call = %state.call.id,
@@ -79,7 +89,6 @@ pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str)
         neutral(&format!("{error:?}")),
         redact::text(&neutral(cut(last_words.trim(), 16 * 1024)), Keys::Text),
     );
-    let reason = neutral_line(cut(&reason, 1024));
     Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}")).with_code("crash")
 }
 

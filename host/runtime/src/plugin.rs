@@ -10,7 +10,6 @@ use berth_system::egress::Egress;
 use berth_system::files::Grants;
 use berth_system::process::Places;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use wasmtime::component::InstancePre;
 
 use crate::bindings::PluginIndices;
@@ -193,8 +192,6 @@ pub(crate) struct Loaded {
     pub(crate) exports: Option<PluginIndices>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) filters: Option<Filters>,
-    /// Its share of the calls that may run at a time, so that one plugin can't keep all others waiting.
-    pub(crate) share: Arc<Semaphore>,
     /// Instances that wait for its calls.
     pub(crate) waiting: Waiting,
 }

@@ -8,14 +8,14 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral};
-use berth_contract::{Call, CancellationToken, Failure, Outcome};
+use berth_contract::{Call, CancellationToken, Category, Failure, Outcome};
 use berth_system::egress::{Requests, Scope};
 use berth_system::files::FileView;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
+use crate::admission::Place;
 use crate::bindings::exports::berth::tool::tools;
 use crate::bindings::{Plugin as Tools, PluginIndices};
 use crate::clock::{TICK, Ticking};
@@ -27,9 +27,6 @@ use crate::ready::Ready;
 use crate::state::{CallState, Emitted, Processes, Setup};
 use crate::wasi::Files;
 use crate::watch::Watch;
-
-/// How long a call waits for its turn before it is told to come back.
-const QUEUE: Duration = Duration::from_secs(2);
 
 /// How long the host waits for a thread that should have seen by itself that its call is over: one that hangs in a system call.
 const STUCK: Duration = Duration::from_millis(250);
@@ -46,7 +43,7 @@ struct Job {
     watch: Arc<Watch>,
     emitted: Emitted,
     /// Held until the guest is gone, not until the answer is: a thread that hangs keeps its place.
-    permits: [OwnedSemaphorePermit; 2],
+    place: Place,
     ticking: Ticking,
 }
 
@@ -56,12 +53,9 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
     // Cancelled with the caller's token, and when this future is dropped.
     call.cancel = call.cancel.child_token();
     let _cancelled_when_dropped = call.cancel.clone().drop_guard();
-    let permits = match admit(plugin, &call.cancel).await {
-        Ok(permits) => permits,
-        Err(failure) => return Err(failure),
-    };
     let time = call.time.unwrap_or(limits.call).min(limits.max_call);
     let watch = Arc::new(Watch::new(time, limits, call.cancel.clone()));
+    let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
     let emitted = Emitted::default();
     let job = Job {
         plugin: Arc::clone(plugin),
@@ -69,7 +63,7 @@ pub(crate) async fn call(plugin: &Arc<Loaded>, tool: usize, mut call: Call) -> O
         call,
         watch: Arc::clone(&watch),
         emitted: Arc::clone(&emitted),
-        permits,
+        place,
         ticking: plugin.runtime.engine.keep_ticking(),
     };
     let blocks = plugin.policy.files.is_some() || plugin.policy.process.is_some();
@@ -130,8 +124,7 @@ where
     let limits = plugin.policy.limits.for_listing();
     let cancel = CancellationToken::new();
     let _cancelled_when_dropped = cancel.clone().drop_guard();
-    let time = limits.call;
-    let watch = Arc::new(Watch::new(time, &limits, cancel));
+    let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
     let state = CallState::idle(&plugin.name, &limits, Files::new(None, 0), None, Arc::clone(&watch));
     let (pre, name, watched) = (plugin.pre.clone(), Arc::clone(&plugin.name), Arc::clone(&watch));
     let ticking = plugin.runtime.engine.keep_ticking();
@@ -144,52 +137,23 @@ where
         };
         match listed {
             Ok(Ok(listed)) => Ok(listed),
-            Ok(Err(message)) => Err(neutral(cut(&message, 1024)).into_owned()),
-            Err(error) => Err(watched.failure(&error, &store, &name).message),
+            Ok(Err(message)) => Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024)))),
+            Err(error) => Err(watched.failure(&error, &store, &name)),
         }
     };
-    let reactor = tokio::runtime::Handle::current();
-    let listing = tokio::task::spawn_blocking(move || reactor.block_on(metered(watch, list)));
-    let reason = match timeout(time + STUCK, listing).await {
-        Ok(Ok(Ok(listed))) => return Ok(listed),
-        Ok(Ok(Err(reason))) => reason,
-        Ok(Err(_)) => "the host failed; its log says more".into(),
-        Err(_) => "it takes too long".into(),
+    let reason = match driven(watch, list, true).await {
+        Ok(listed) => return Ok(listed),
+        Err(failure) if failure.category == Category::Timeout => "it takes too long".into(),
+        Err(failure) => failure.message,
     };
     Err(format!("it does not list its {what}: {reason}"))
 }
 
-/// A place for the call, of the plugin's share first, so that waiting for that share keeps nobody else waiting.
-pub(crate) async fn admit(plugin: &Loaded, cancel: &CancellationToken) -> Result<[OwnedSemaphorePermit; 2], Failure> {
-    if cancel.is_cancelled() {
-        return Err(outcome::stopped(Stop::Cancelled, Duration::ZERO));
-    }
-    if let Ok(share) = Arc::clone(&plugin.share).try_acquire_owned()
-        && let Ok(place) = Arc::clone(&plugin.runtime.places).try_acquire_owned()
-    {
-        return Ok([share, place]);
-    }
-    let places = async {
-        let share = Arc::clone(&plugin.share).acquire_owned().await.ok()?;
-        let place = Arc::clone(&plugin.runtime.places).acquire_owned().await.ok()?;
-        Some([share, place])
-    };
-    let mut places = pin!(timeout(QUEUE, places));
-    let mut cancelled = pin!(cancel.cancelled());
-    poll_fn(|context| {
-        if cancelled.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(outcome::stopped(Stop::Cancelled, Duration::ZERO)));
-        }
-        places.as_mut().poll(context).map(|places| places.ok().flatten().ok_or_else(outcome::busy))
-    })
-    .await
-}
-
 /// One call in a store of its own, in an instance that waited for it or in a fresh one.
 async fn execute(job: Job) -> Outcome {
-    let Job { plugin, tool, call, watch, emitted, permits, ticking } = job;
+    let Job { plugin, tool, call, watch, emitted, place, ticking } = job;
     // Dropped last, after the store or when it is in other hands.
-    let _held = (permits, ticking);
+    let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
     let (mut store, instance) = match plugin.waiting.take() {
@@ -300,11 +264,12 @@ async fn until_stopped<T>(mut run: Run<T>, watch: Arc<Watch>) -> Result<T, Failu
     let mut end = pin!(sleep_until((watch.end + TICK * 2).into()));
     let mut cancelled = pin!(watch.cancel.cancelled());
     poll_fn(|context| {
-        if let Poll::Ready(outcome) = run.as_mut().poll(context) {
-            return Poll::Ready(outcome);
-        }
+        // First: where the reactor has ended with its program, what the guest waits for must not be looked at any more.
         if cancelled.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(watch.stopped(Stop::Cancelled)));
+        }
+        if let Poll::Ready(outcome) = run.as_mut().poll(context) {
+            return Poll::Ready(outcome);
         }
         end.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Timeout)))
     })

@@ -1,7 +1,7 @@
 //! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody waits any more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, Failure};
@@ -26,14 +26,16 @@ pub(crate) struct Watch {
     borrowed: AtomicBool,
     /// The tool's own time.
     time: Duration,
+    /// Seconds of it that the call waited for its place.
+    waited: AtomicU64,
     cpu: Duration,
 }
 
 impl Watch {
     pub(crate) fn new(time: Duration, limits: &Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + time;
-        let (stop, borrowed) = (AtomicU8::new(0), AtomicBool::new(false));
-        Self { meter: Meter::default(), cancel, deadline, end: deadline + limits.grace, stop, borrowed, time, cpu: limits.cpu }
+        let (stop, borrowed, waited) = (AtomicU8::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        Self { meter: Meter::default(), cancel, deadline, end: deadline + limits.grace, stop, borrowed, time, waited, cpu: limits.cpu }
     }
 
     /// Says whether the guest runs on a thread that others wait for. It gives such a thread back at the next look.
@@ -55,7 +57,12 @@ impl Watch {
     }
 
     pub(crate) fn stopped(&self, stop: Stop) -> Failure {
-        outcome::stopped(stop, self.time)
+        outcome::stopped(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
+    }
+
+    /// Says how long the call waited for its place.
+    pub(crate) fn set_waited(&self, waited: Duration) {
+        self.waited.store(waited.as_secs(), Ordering::Relaxed);
     }
 
     /// Looks at a running guest, every [`TICK`](crate::clock::TICK), from the thread that runs it.

@@ -2,6 +2,9 @@ use std::io::{self, Write};
 use std::sync::{Mutex, Once, PoisonError};
 
 use berth_host::CallId;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
 
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
@@ -21,7 +24,9 @@ pub(crate) fn log_with(texts: &[&str]) -> Vec<String> {
 pub(super) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Keeper).finish();
+        let levels = Targets::new().with_default(Level::INFO).with_target("berth::crash", Level::DEBUG);
+        let lines = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_ansi(false).with_writer(|| Keeper).finish();
+        let subscriber = lines.with(levels);
         tracing::subscriber::set_global_default(subscriber).expect("nobody else listens to the log");
     });
 }

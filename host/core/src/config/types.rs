@@ -53,7 +53,7 @@ pub struct Tools {
     pub call: Bounded<1, 86_400>,
     /// The most seconds that a tool's `timeout` argument can ask for.
     pub max_call: Bounded<1, 86_400>,
-    /// Calls that run at once; more are answered with `busy`. 0: eight for each processor, at least 16.
+    /// Calls that run at once; more wait for a place. 0: eight for each processor, at least 16.
     pub max_concurrent: Bounded<0, 1024>,
     /// Seconds that a plugin which was called has a few fresh instances waiting for its next call. 0: none is made before it is asked for.
     pub keep_ready: Bounded<0, 86_400>,
