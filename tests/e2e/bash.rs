@@ -1,5 +1,6 @@
 //! The `bash` tool, from the command line and over MCP.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -52,6 +53,27 @@ fn a_failure_has_its_code_and_all_of_the_output() {
     assert_eq!(cli.run(&["call", "shell", "command=echo 'permission denied'"]).ends(0).stdout, "permission denied\n");
     let late = cli.run(&["call", "--json", "bash", r#"{"command": "sleep 600", "timeout": 1}"#]).ends(1).json();
     assert_eq!(late["failure"]["category"], "timeout");
+}
+
+#[test]
+fn many_parallel_commands_all_succeed_and_ping_does_not_wait_for_them() {
+    let cli = unasked();
+    let mut client = Client::new(&cli, &["--set", "tools.call=300"], LEGACY, false);
+    let slow = "until [ -e go ]; do sleep 0.1; done";
+    let command = |number: u64| if number < 64 { slow.to_owned() } else { format!("echo no. {number}") };
+    // One more than are begun at a time.
+    let mut left: HashMap<u64, u64> = (0..257)
+        .map(|number| (client.ask("tools/call", json!({ "name": "bash", "arguments": { "command": command(number) } })), number))
+        .collect();
+    let ping = client.ask("ping", json!({}));
+    assert_eq!(client.next()["id"], ping, "it does not wait behind them");
+    fs::write(cli.work().join("go"), "").expect("a file is written");
+    while !left.is_empty() {
+        let message = client.next();
+        let number = message["id"].as_u64().and_then(|id| left.remove(&id)).expect("each is answered once");
+        assert_eq!(message["result"]["isError"], false, "{message}");
+        assert!(number < 64 || message.to_string().contains(&format!("no. {number}")), "{message}");
+    }
 }
 
 /// By whatever name a command comes, the rules look at it.

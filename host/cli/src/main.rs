@@ -133,9 +133,10 @@ fn log(flag: Option<LevelFilter>, usual: LevelFilter, format: LogFormat) -> Resu
             level.parse().map_err(|_| Error::Usage(format!("BERTH_LOG={level}: it is one of off, error, warn, info, debug and trace")))?
         }
     };
-    // The protocol's crate warns of each error that a client is answered with, which the record has.
-    let levels =
-        Targets::new().with_default(level).with_target("rmcp", if level == LevelFilter::WARN { LevelFilter::ERROR } else { level });
+    // The protocol's crate warns of each error that a client is answered with, which the record has, and prints Rust's values at `info`.
+    let is_terse = level == LevelFilter::WARN || level == LevelFilter::INFO;
+    let of_protocol = if is_terse { LevelFilter::ERROR } else { level };
+    let levels = Targets::new().with_default(level).with_target("rmcp", of_protocol);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     let lines = match format {
         LogFormat::Text => lines.with_target(false).without_time().boxed(),

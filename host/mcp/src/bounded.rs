@@ -1,26 +1,38 @@
 //! A connection on which only so many requests are under way.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_host::CancellationToken;
-use rmcp::model::{ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId, ServerConfig, ServerResult};
+use rmcp::model::{
+    ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerConfig, ServerResult,
+};
 use rmcp::service::{NotificationContext, RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleServer, Service};
 use tokio::sync::Notify;
 
-/// Requests of one client that are under way at a time. More wait where they are, in the client's pipe, and cost nothing here.
+/// Requests of one client that are under way at a time.
 const MOST: usize = 256;
+
+/// Requests that were read beyond those, and wait here, so that a ping behind them and what takes one of them back is seen. More wait where
+/// they are, in the client's pipe, and cost nothing here.
+const LATER: usize = 32;
 
 /// A transport that reads no further while too much is under way, so that a client can't make this process hold more than that.
 pub(crate) struct Bounded<T> {
     inner: T,
     under_way: Arc<UnderWay>,
+    later: VecDeque<JsonRpcRequest<ClientRequest>>,
+    /// A refusal that is on its way: nothing more is read before it has left.
+    refusing: Option<Refusing>,
     /// Cancelled when the client says nothing any more.
     gone: CancellationToken,
 }
+
+type Refusing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What answers the requests of that connection, and tells when it has done with one: who takes a request back gets no answer to it, but what
 /// it began takes its place until it has ended.
@@ -32,7 +44,10 @@ pub(crate) struct Counted<S> {
 /// Bounds a connection.
 pub(crate) fn bounded<S, T>(service: S, transport: T, gone: CancellationToken) -> (Counted<S>, Bounded<T>) {
     let under_way = Arc::<UnderWay>::default();
-    (Counted { inner: service, under_way: Arc::clone(&under_way) }, Bounded { inner: transport, under_way, gone })
+    (
+        Counted { inner: service, under_way: Arc::clone(&under_way) },
+        Bounded { inner: transport, under_way, later: VecDeque::new(), refusing: None, gone },
+    )
 }
 
 #[derive(Default)]
@@ -109,6 +124,18 @@ impl<S: Service<RoleServer>> Service<RoleServer> for Counted<S> {
     }
 }
 
+impl<T> Bounded<T> {
+    /// Whether a request with that id is under way, or waits.
+    fn knows(&self, id: &RequestId) -> bool {
+        self.under_way.requests().contains_key(id) || self.later.iter().any(|request| request.id == *id)
+    }
+
+    fn begun(&self, request: JsonRpcRequest<ClientRequest>) -> RxJsonRpcMessage<RoleServer> {
+        self.under_way.requests().insert(request.id.clone(), Stage::Begun);
+        JsonRpcMessage::Request(request)
+    }
+}
+
 impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
     type Error = T::Error;
 
@@ -129,33 +156,60 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        // It may be dropped at any point and called anew: nothing has been read then.
-        while self.under_way.requests().len() >= MOST {
-            self.under_way.fewer.notified().await;
-        }
-        let mut message = self.inner.receive().await;
-        // One with the id of another that is under way could not be told from it, and would not be counted.
-        while let Some(JsonRpcMessage::Request(request)) = &message
-            && self.under_way.requests().contains_key(&request.id)
-        {
-            tracing::warn!("a request is passed over: another with the same id is under way");
-            message = self.inner.receive().await;
-        }
-        match &message {
-            None => self.gone.cancel(),
-            Some(JsonRpcMessage::Request(request)) => {
-                self.under_way.requests().insert(request.id.clone(), Stage::Begun);
+        // It may be dropped at any point and called anew: what was read is returned, or lies in `later`.
+        loop {
+            if let Some(refusing) = &mut self.refusing {
+                refusing.await;
+                self.refusing = None;
             }
-            Some(JsonRpcMessage::Notification(notification)) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.under_way.comes_to(id, Stage::TakenBack);
+            let under_way = self.under_way.requests().len();
+            if under_way < MOST
+                && let Some(request) = self.later.pop_front()
+            {
+                return Some(self.begun(request));
+            }
+            // Pings come on top of the others, as many as may wait here.
+            if self.later.len() >= LATER || under_way >= MOST + LATER {
+                self.under_way.fewer.notified().await;
+                continue;
+            }
+            let message = tokio::select! {
+                message = self.inner.receive() => message,
+                () = self.under_way.fewer.notified(), if !self.later.is_empty() => continue,
+            };
+            match message {
+                None => {
+                    self.gone.cancel();
+                    return None;
                 }
+                // One with the id of another that is under way could not be told from it, and would not be counted.
+                Some(JsonRpcMessage::Request(request)) if self.knows(&request.id) => {
+                    let error = ErrorData::invalid_request("another request with this id is under way", None);
+                    let sent = self.inner.send(JsonRpcMessage::error(error, Some(request.id)));
+                    self.refusing = Some(Box::pin(async move { drop(sent.await) }));
+                }
+                Some(JsonRpcMessage::Request(request)) => {
+                    let is_ping = matches!(request.request, ClientRequest::PingRequest(_));
+                    if is_ping || self.under_way.requests().len() < MOST {
+                        return Some(self.begun(request));
+                    }
+                    self.later.push_back(request);
+                }
+                Some(JsonRpcMessage::Notification(notification)) => {
+                    if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                        && let Some(id) = &cancelled.params.request_id
+                    {
+                        if let Some(at) = self.later.iter().position(|request| request.id == *id) {
+                            self.later.remove(at);
+                            continue;
+                        }
+                        self.under_way.comes_to(id, Stage::TakenBack);
+                    }
+                    return Some(JsonRpcMessage::Notification(notification));
+                }
+                message => return message,
             }
-            _ => {}
         }
-        message
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {

@@ -9,6 +9,7 @@ mod answer;
 mod approver;
 mod bounded;
 mod calls;
+mod envelope;
 mod error;
 mod extras;
 mod http;

@@ -16,11 +16,14 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::{JsonRpcMessageCodec, JsonRpcMessageCodecError};
+use serde::Serialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio_util::codec::Decoder;
+
+use crate::envelope::Envelope;
 
 /// Bytes that are read at once, and that are kept for what is written: what a pipe holds.
 const BUFFER: usize = 64 << 10;
@@ -31,8 +34,8 @@ pub(crate) struct Lines<R, W> {
     /// What was read of a line so far. Here and not in the future that reads: that one is dropped and made anew at any point.
     line: Vec<u8>,
     longest: usize,
-    /// Whether the line that is being read was too long, and its end is still to come.
-    too_long: bool,
+    /// What is known of the line that is being read, where it is too long and its end is still to come.
+    too_long: Option<Envelope>,
     /// Whether there is an answer that `receive` has to see off.
     owes: bool,
     out: Arc<Out<W>>,
@@ -51,6 +54,21 @@ struct Writing<W> {
     writer: W,
     bytes: Vec<u8>,
     written: usize,
+}
+
+/// What is read.
+enum Line {
+    Whole,
+    /// One that was passed over.
+    TooLong(Envelope),
+}
+
+/// An answer to what is no request. It always has an id, which is `null` where there is none that can be read.
+#[derive(Serialize)]
+struct Refusal {
+    jsonrpc: JsonRpcVersion2_0,
+    id: Option<RequestId>,
+    error: ErrorData,
 }
 
 /// A call as clients write it.
@@ -94,11 +112,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         let writing = Writing { writer, bytes: Vec::new(), written: 0 };
         let out = Arc::new(Out { ready: Mutex::default(), writing: tokio::sync::Mutex::new(Some(writing)) });
         let reader = BufReader::with_capacity(BUFFER, reader);
-        Self { reader, line: Vec::new(), longest, too_long: false, owes: false, out }
+        Self { reader, line: Vec::new(), longest, too_long: None, owes: false, out }
     }
 
     /// Reads a line, with its end. None: there is none any more. It may be dropped at any point and called anew.
-    async fn read(&mut self) -> Option<()> {
+    async fn read(&mut self) -> Option<Line> {
         loop {
             let there = match self.reader.fill_buf().await {
                 Ok([]) => return None,
@@ -110,19 +128,27 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             };
             let end = there.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(there.len(), |end| end + 1);
-            if !self.too_long && self.line.len() + taken > self.longest {
+            if self.too_long.is_none() && self.line.len() + taken > self.longest {
                 tracing::error!("a message of more than {} bytes is passed over", self.longest);
-                self.too_long = true;
-                self.line = Vec::new();
+                let mut envelope = Envelope::default();
+                envelope.read(&std::mem::take(&mut self.line));
+                self.too_long = Some(envelope);
             }
-            if !self.too_long {
-                self.line.extend_from_slice(&there[..taken]);
+            match &mut self.too_long {
+                Some(envelope) => envelope.read(&there[..taken]),
+                None => self.line.extend_from_slice(&there[..taken]),
             }
             self.reader.consume(taken);
-            if end.is_some() && !std::mem::take(&mut self.too_long) {
-                return Some(());
+            if end.is_some() {
+                return Some(self.too_long.take().map_or(Line::Whole, Line::TooLong));
             }
         }
+    }
+
+    /// Has what is no message answered.
+    fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> io::Result<()> {
+        self.owes = true;
+        self.out.put(&Refusal { jsonrpc: JsonRpcVersion2_0, id, error })
     }
 }
 
@@ -135,21 +161,32 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         let out = Arc::clone(&self.out);
         async move {
             put?;
-            out.write().await
+            out.write().await;
+            Ok(())
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if self.owes {
-                self.out.write().await.ok()?;
+                self.out.write().await;
                 self.owes = false;
             }
             // Of what lies in the buffer, nothing is waited for: those who work on what was read would never have their turn.
             tokio::task::coop::consume_budget().await;
-            self.read().await?;
+            match self.read().await? {
+                Line::Whole => {}
+                Line::TooLong(envelope) => {
+                    if envelope.is_object() {
+                        let reason = format!("the message has more than {} bytes", self.longest);
+                        self.refuse(envelope.id(), ErrorData::invalid_request(reason, None)).ok()?;
+                    }
+                    continue;
+                }
+            }
             let is_object = self.line.trim_ascii_start().starts_with(b"{");
             let message = parsed(&self.line);
+            let id = message.as_ref().err().and_then(|_| Envelope::of(&self.line));
             self.line.clear();
             self.line.shrink_to(BUFFER);
             match message {
@@ -158,15 +195,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 // It is JSON, and no message.
                 Err(JsonRpcMessageCodecError::Serde(error)) if error.is_data() => {
                     tracing::debug!("no message of the protocol: {error}");
-                    let refusal = JsonRpcMessage::error(ErrorData::invalid_request("Invalid Request", None), None);
-                    self.out.put(&refusal).ok()?;
-                    self.owes = true;
+                    self.refuse(id, ErrorData::invalid_request("Invalid Request", None)).ok()?;
                 }
                 // A message that can't be read: whoever sent it would wait.
                 Err(error) if is_object => {
                     tracing::debug!("no JSON: {error}");
-                    self.out.put(&JsonRpcMessage::error(ErrorData::parse_error("Parse error", None), None)).ok()?;
-                    self.owes = true;
+                    self.refuse(id, ErrorData::parse_error("Parse error", None)).ok()?;
                 }
                 // It is nothing like a message, and an answer might be sent back as more of it.
                 Err(error) => tracing::debug!("a line is passed over: {error}"),
@@ -186,7 +220,7 @@ impl<W: AsyncWrite + Unpin> Out<W> {
     }
 
     /// Puts a message behind what is to be written.
-    fn put(&self, message: &TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
+    fn put(&self, message: &impl Serialize) -> io::Result<()> {
         let mut ready = self.ready();
         let before = ready.len();
         let put = serde_json::to_writer(&mut *ready, message);
@@ -198,18 +232,21 @@ impl<W: AsyncWrite + Unpin> Out<W> {
     }
 
     /// Returns when everything that was put before has been written, by this or by another that was under way. It may be dropped at any
-    /// point: the next one goes on there.
-    async fn write(&self) -> io::Result<()> {
+    /// point: the next one goes on there. Where the client doesn't read any more, that is told once, and what is written goes nowhere.
+    async fn write(&self) {
         let mut turn = self.writing.lock().await;
-        let done = match &mut *turn {
-            Some(writing) => writing.write_all(|| self.ready()).await,
-            None => Err(io::ErrorKind::NotConnected.into()),
+        let Some(writing) = &mut *turn else {
+            self.ready().clear();
+            return;
         };
-        if done.is_err() {
+        if let Err(error) = writing.write_all(|| self.ready()).await {
+            match error.kind() {
+                io::ErrorKind::BrokenPipe => tracing::info!("the client has closed its end: no answers are written any more"),
+                _ => tracing::error!("no answers are written any more: writing to the client: {error}"),
+            }
             // A line was cut: nothing that follows would be one.
             *turn = None;
         }
-        done
     }
 }
 
@@ -330,15 +367,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_over_and_not_kept() {
+    fn what_is_too_long_is_refused_and_not_kept() {
         run(async {
-            let (mut lines, mut client, _heard) = lines(CALL.len() + 1);
-            let long = CALL.replace("echo", "echoo");
-            client.write_all(format!("{long}\n{}\n{CALL}\n{CALL}", "x".repeat(100_000)).as_bytes()).await.expect("there is room");
+            let (mut lines, mut client, mut heard) = lines(CALL.len() + 1);
+            let first = CALL.replace("echo", "echoo");
+            let last = format!(r#"{{"method":"x","params":"{}","id":"8"}}"#, "x".repeat(100_000));
+            let none = "x".repeat(100_000);
+            client.write_all(format!("{first}\n{last}\n{none}\n{CALL}\n{CALL}").as_bytes()).await.expect("there is room");
             drop(client);
+            let reading = tokio::spawn(async move {
+                let mut text = String::new();
+                heard.read_to_string(&mut text).await.expect("it is UTF-8");
+                text
+            });
             assert!(lines.receive().await.is_some());
             assert!(lines.line.capacity() <= BUFFER);
             assert!(lines.receive().await.is_none(), "without its end, it is no line");
+            drop(lines);
+            let said = reading.await.expect("it ends");
+            let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+            assert_eq!(said.iter().map(|said| &said["id"]).collect::<Vec<_>>(), [&json!(7), &json!("8")], "{said:?}");
         });
     }
 
@@ -367,13 +415,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_a_line_that_could_not_be_written() {
+    fn nothing_is_kept_for_a_client_that_has_closed_its_end() {
         run(async {
             let (mut lines, _client, heard) = lines(1000);
             drop(heard);
             let refusal = || JsonRpcMessage::error(ErrorData::invalid_request("no", None), None);
-            assert!(lines.send(refusal()).await.is_err());
-            assert_eq!(lines.send(refusal()).await.expect_err("it is closed").kind(), io::ErrorKind::NotConnected);
+            for _ in 0..100 {
+                assert!(lines.send(refusal()).await.is_ok(), "nobody has to hear of it each time");
+            }
+            assert!(lines.out.ready().is_empty());
+            assert!(lines.out.writing.lock().await.is_none(), "nothing follows a line that was cut");
         });
     }
 
@@ -381,16 +432,29 @@ mod tests {
     fn what_is_no_message_and_half_a_message_is_refused_and_anything_else_passed_over() {
         run(async {
             let (mut lines, mut client, mut heard) = lines(1000);
-            client.write_all(format!("nonsense\n{{\n[]\n{CALL}\n").as_bytes()).await.expect("there is room");
-            let (mut half, mut list) = (String::new(), String::new());
-            let mut heard = BufReader::new(&mut heard);
-            let said = async { (heard.read_line(&mut half).await, heard.read_line(&mut list).await) };
-            let (message, read) = tokio::join!(lines.receive(), said);
-            assert!(message.is_some() && read.0.is_ok() && read.1.is_ok());
-            for (said, code) in [(half, -32700), (list, -32600)] {
-                let said: Value = serde_json::from_str(&said).expect("a line is JSON");
-                assert_eq!((&said["id"], &said["error"]["code"]), (&Value::Null, &json!(code)));
-            }
+            let surrogate = CALL.replace("é", "\\ud800");
+            let half = &CALL[..CALL.len() - 1];
+            let version = CALL.replace("2.0", "1.0");
+            let cases = [
+                ("{", Value::Null, -32700),
+                ("[]", Value::Null, -32600),
+                (&*surrogate, json!(7), -32700),
+                (half, json!(7), -32700),
+                (&*version, json!(7), -32600),
+                (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Value::Null, -32600),
+            ];
+            let broken: String = cases.iter().map(|(line, ..)| format!("{line}\n")).collect();
+            client.write_all(format!("nonsense\n{broken}{CALL}\n").as_bytes()).await.expect("there is room");
+            let mut heard = BufReader::new(&mut heard).lines();
+            let said = async {
+                for (line, id, code) in &cases {
+                    let said = heard.next_line().await.expect("it is UTF-8").expect("there is an answer");
+                    let said: Value = serde_json::from_str(&said).expect("a line is JSON");
+                    assert_eq!((said.get("id"), &said["error"]["code"]), (Some(id), &json!(code)), "{line}");
+                }
+            };
+            let (message, ()) = tokio::join!(lines.receive(), said);
+            assert!(message.is_some());
         });
     }
 }

@@ -10,9 +10,9 @@ use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest,
     CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
-    JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerCapabilities, ServerConfig, SubscriptionFilter,
-    Tool, UpdateTaskParams,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -218,6 +218,25 @@ impl ServerHandler for Server {
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         let old = |version: &&ProtocolVersion| version.as_str() >= ProtocolVersion::V_2025_03_26.as_str();
         ProtocolVersion::KNOWN_VERSIONS.iter().filter(old).cloned().collect()
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let supported = self.supported_protocol_versions();
+        let requested = &request.protocol_version;
+        // A newer revision than is known here may be given up by its client. One that asks for an older one knows none of these.
+        if ProtocolVersion::KNOWN_VERSIONS.contains(requested) && !supported.contains(requested) {
+            let names: Vec<&str> = supported.iter().map(ProtocolVersion::as_str).collect();
+            let mut error = ErrorData::unsupported_protocol_version(requested.clone(), &supported);
+            error.message =
+                format!("protocol revision {} is not supported; this server speaks {}", requested.as_str(), names.join(", ")).into();
+            return Err(error);
+        }
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
     }
 
     async fn list_tools(

@@ -1,6 +1,8 @@
 //! Clients that do not mean well, or die: the next one is served, and what they took comes back.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
 
 use serde_json::json;
 
@@ -21,7 +23,7 @@ fn what_is_no_message_is_passed_over() {
         client.write(nonsense.as_bytes());
     }
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
-    let told = client.aside.iter().filter(|message| message["error"]["code"] == -32700 && message["id"].is_null()).count();
+    let told = client.aside.iter().filter(|message| message["error"]["code"] == -32700 && message["id"] == 1).count();
     assert!(told >= 1, "who sends half a message hears of it: {:?}", client.aside);
 }
 
@@ -60,8 +62,7 @@ fn ten_thousand_requests_at_once_are_all_answered_and_their_memory_comes_back() 
         let message = client.next();
         let id = message["id"].as_u64().expect("it is an answer");
         assert!(left.remove(&id), "each is answered once");
-        // Beyond what waits for a place, the host says that it is busy, which is an answer.
-        assert!(message["result"]["content"].is_array(), "{message}");
+        assert_eq!(message["result"]["isError"], false, "{message}");
     }
     let after = resident(client.pid());
     assert!(after < before + 64 * 1024, "{before} KiB before, {after} KiB after");
@@ -111,4 +112,90 @@ fn what_a_guest_prints_does_not_get_to_the_client() {
         client.call(&flood, json!({}));
     }
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);
+}
+
+#[test]
+fn broken_request_is_answered_with_its_id() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &[], LEGACY, false);
+    let request = |id: &str, text: &str| {
+        format!(r#"{{"method":"tools/call","params":{{"name":"read","arguments":{{"path":"{text}"}}}},"jsonrpc":"2.0","id":{id}}}"#)
+    };
+    for (id, text, code) in [("1000", "y".repeat(5 << 20), -32600), (r#""a""#, r"\ud800".to_owned(), -32700)] {
+        client.write(format!("{}\n", request(id, &text)).as_bytes());
+        let answer = client.next();
+        assert_eq!((answer["id"].to_string(), &answer["error"]["code"]), (id.to_owned(), &json!(code)), "{answer}");
+    }
+    client.write(format!("{{{}\n", "y".repeat(5 << 20)).as_bytes());
+    assert_eq!(client.next().get("id"), Some(&json!(null)));
+}
+
+#[test]
+fn request_with_the_id_of_another_that_is_under_way_is_refused() {
+    let cli = Cli::new();
+    let mut client = Client::new(&cli, &["--set", "tools.autonomy=full"], LEGACY, false);
+    let command = "until [ -e go ]; do sleep 0.1; done; echo first";
+    let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "command": command } }));
+    client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }));
+    let refused = client.next();
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(id), &json!(-32600)), "{refused}");
+    fs::write(cli.work().join("go"), "").expect("a file is written");
+    let answer = client.next();
+    assert!(answer["id"] == json!(id) && answer.to_string().contains("first"), "{answer}");
+}
+
+#[test]
+fn client_of_an_old_revision_is_told_which_ones_there_are() {
+    let cli = Cli::new();
+    let mut client = Client::silent(&cli, &[]);
+    let info = json!({ "name": "tester", "version": "1" });
+    let old = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info });
+    client.ask("initialize", old);
+    let answer = client.next();
+    let message = answer["error"]["message"].as_str().expect("it is refused");
+    assert!(message.contains("2024-11-05 is not supported") && message.contains(LEGACY), "{message}");
+    assert!(answer["error"]["data"]["supported"].as_array().is_some_and(|all| all.contains(&json!(LEGACY))), "{answer}");
+}
+
+#[test]
+fn client_that_has_closed_its_end_is_logged_once() {
+    let cli = Cli::new();
+    for (level, lines) in [("warn", 0), ("info", 1)] {
+        let mut server = cli.command(&["serve", "--log", level]);
+        let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = server.spawn().expect("berth starts");
+        let mut stdin = server.stdin.take().expect("it is piped");
+        let mut say = |message: &str| stdin.write_all(format!("{message}\n").as_bytes()).expect("the server reads");
+        say(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#,
+        );
+        let mut answer = String::new();
+        BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut answer).expect("it is UTF-8");
+        for id in 1..100 {
+            say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+        }
+        drop(stdin);
+        let mut said = String::new();
+        server.stderr.take().expect("it is piped").read_to_string(&mut said).expect("it is UTF-8");
+        server.wait().expect("it ends");
+        assert_eq!(said.lines().filter(|line| line.contains("client") || line.contains("respon")).count(), lines, "{said}");
+        for debug in ["Some(", "{ ", "peer_info"] {
+            assert!(!said.contains(debug), "Rust's own: {said}");
+        }
+    }
+}
+
+#[test]
+fn trap_is_logged_in_one_sentence_and_whole_where_it_is_asked_for() {
+    let cli = Cli::new();
+    let hostile = plugin("hostile");
+    let call = |level: &str| {
+        let line =
+            ["--log", level, "--plugin", hostile.to_str().expect("is UTF-8"), "--set", "tools.autonomy=full", "call", "hostile__trap"];
+        cli.run(&line).ends(1).stderr
+    };
+    let usual = call("warn");
+    assert_eq!(usual.lines().filter(|line| line.starts_with(" WARN") && line.contains("crashed")).count(), 1, "{usual}");
+    assert!(!usual.contains("backtrace"), "{usual}");
+    assert!(call("debug").contains("wasm backtrace"));
 }

@@ -1,0 +1,158 @@
+//! The id of a message that can't be read as a whole: too long, or broken somewhere.
+
+use rmcp::model::RequestId;
+
+/// Bytes of a name or an id that are kept. Longer ones are not looked for.
+const KEPT: usize = 1024;
+
+/// Reads the outermost names of an object and keeps its id.
+#[derive(Default)]
+pub(crate) struct Envelope {
+    depth: usize,
+    /// Whether the bytes are those of a string, and whether the one before was a backslash.
+    string: bool,
+    escaped: bool,
+    /// Whether a value comes, and not a name.
+    value: bool,
+    /// What was read of the name or value.
+    token: Vec<u8>,
+    name: Vec<u8>,
+    id: Option<RequestId>,
+    is_request: bool,
+    begun: bool,
+    /// Whether it is no object, or has ended.
+    over: bool,
+}
+
+impl Envelope {
+    /// The id of a request.
+    pub(crate) fn of(line: &[u8]) -> Option<RequestId> {
+        let mut envelope = Self::default();
+        envelope.read(line);
+        envelope.id()
+    }
+
+    /// Reads on.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if self.over {
+                return;
+            }
+            self.byte(*byte);
+        }
+    }
+
+    /// Whether it begins as a message does.
+    pub(crate) fn is_object(&self) -> bool {
+        self.begun
+    }
+
+    /// The id, where it stands in what was read. An answer's id is one of this side's and names no request.
+    pub(crate) fn id(self) -> Option<RequestId> {
+        self.id.filter(|_| self.is_request)
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.string {
+            self.keep(byte);
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.string = false,
+                _ => {}
+            }
+            return;
+        }
+        match byte {
+            b'{' | b'[' => {
+                if !self.begun {
+                    self.begun = byte == b'{';
+                    self.over = !self.begun;
+                }
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.depth == 0 {
+                    self.end_value();
+                    self.over = true;
+                }
+            }
+            b':' if self.depth == 1 && !self.value => {
+                self.name = std::mem::take(&mut self.token);
+                self.value = true;
+            }
+            b',' if self.depth == 1 => self.end_value(),
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            _ => {
+                // Before the object there may be a mark of the byte order, and nothing else.
+                self.over = !self.begun && !b"\xef\xbb\xbf".contains(&byte);
+                self.string = byte == b'"';
+                self.keep(byte);
+            }
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        // One byte more than is kept tells that it is too long.
+        if self.depth == 1 && self.token.len() <= KEPT {
+            self.token.push(byte);
+        }
+    }
+
+    fn end_value(&mut self) {
+        let value = std::mem::take(&mut self.token);
+        match self.name.as_slice() {
+            br#""id""# if value.len() <= KEPT => self.id = serde_json::from_slice(&value).ok(),
+            br#""method""# => self.is_request = true,
+            _ => {}
+        }
+        self.name.clear();
+        self.value = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::NumberOrString;
+
+    #[test]
+    fn id_is_found_wherever_it_stands_and_whatever_else_is_broken() {
+        let cases: [(&[u8], Option<NumberOrString>); 17] = [
+            (br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(NumberOrString::Number(7))),
+            (b" \xef\xbb\xbf{ \"method\" : \"x\" , \"id\" : \"a\\\"b\" }", Some(NumberOrString::String("a\"b".into()))),
+            (br#"{"method":"x","params":{"id":1,"a":["}",{"id":2}]},"id":3}"#, Some(NumberOrString::Number(3))),
+            (br#"{"id":7,"method":"x","params":{"a":"\ud800"}}"#, Some(NumberOrString::Number(7))),
+            (b"{\"id\":7,\"method\":\"x\",\"params\":\"\xff\"}", Some(NumberOrString::Number(7))),
+            (br#"{"id":7,"method":"x","params":{"a":"#, Some(NumberOrString::Number(7))),
+            (br#"{"id":7,"method":"x","params":[[[["#, Some(NumberOrString::Number(7))),
+            (br#"{"id":"7,"method":"x"}"#, None),
+            (br#"{"id":7,"result":{}}"#, None),
+            (br#"{"id":1.5,"method":"x"}"#, None),
+            (br#"{"id":null,"method":"x"}"#, None),
+            (br#"{"id":{"id":1},"method":"x"}"#, None),
+            (br#"[{"id":7,"method":"x"}]"#, None),
+            (br#"{"params":{"id":7,"method":"x"}}"#, None),
+            (br#"x{"id":7,"method":"x"}"#, None),
+            (br#""id":7,"method":"x""#, None),
+            (b"", None),
+        ];
+        for (line, id) in cases {
+            assert_eq!(Envelope::of(line), id, "{}", String::from_utf8_lossy(line));
+            let mut parts = Envelope::default();
+            line.iter().for_each(|byte| parts.read(&[*byte]));
+            assert_eq!(parts.id(), id);
+        }
+    }
+
+    #[test]
+    fn long_values_are_not_kept() {
+        let mut envelope = Envelope::default();
+        envelope.read(br#"{"id":""#);
+        (0..1000).for_each(|_| envelope.read(&[b'x'; 1000]));
+        assert!(envelope.token.capacity() < 8 * KEPT);
+        envelope.read(br#"","method":"x"}"#);
+        assert_eq!(envelope.id(), None);
+    }
+}
