@@ -39,7 +39,8 @@ pub struct Serve {
     pub key: String,
     /// Whether other machines may come without TLS, which a proxy in front has to speak then: tokens travel as they are.
     pub plain_http: bool,
-    /// Connections at a time; more wait.
+    /// Connections at a time that have shown a token; more wait. Beside them, 64 may be open that have not, of which the oldest goes
+    /// first.
     pub max_connections: Bounded<1, 65_536>,
     /// Requests of one caller at a time; more are refused.
     pub max_requests: Bounded<1, 1024>,

@@ -12,12 +12,13 @@ use berth_host::config::{Folders, Serve};
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, AUTHORIZATION,
-    CACHE_CONTROL, CONNECTION as CLOSES, CONTENT_TYPE, ORIGIN, RETRY_AFTER, VARY,
+    CACHE_CONTROL, CONNECTION as CLOSES, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use rmcp::ErrorData;
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,8 +28,10 @@ use super::PATH;
 use super::access::{Access, CHALLENGE};
 use super::callers::{CONNECTIONS, Caller, Callers, Held, Refusal};
 use super::metrics::{MEDIA_TYPE, Metrics};
+use super::newcomers::Visitor;
 use super::place::Place;
 use super::sessions::{Connections, Handshakes};
+use crate::envelope::Envelope;
 use crate::error::ServeError;
 use crate::server::Server;
 
@@ -77,7 +80,14 @@ impl Answering {
     /// # Errors
     ///
     /// What was kept of clients can't be read.
-    pub(super) fn new(server: &Server, access: Access, settings: Serve, place: &Place, folders: &Folders) -> Result<Self, ServeError> {
+    pub(super) fn new(
+        server: &Server,
+        access: Access,
+        settings: Serve,
+        place: &Place,
+        own_origins: Vec<String>,
+        folders: &Folders,
+    ) -> Result<Self, ServeError> {
         let (metrics, streams) = (Metrics::new(), CancellationToken::new());
         let connections = Arc::new(Connections::new(folders)?);
         let mut config = StreamableHttpServerConfig::default()
@@ -98,7 +108,7 @@ impl Answering {
             bodies: Arc::new(Semaphore::new(BODIES as usize)),
             unanswered: Arc::new(Semaphore::new(UNANSWERED as usize)),
             max_body,
-            origins: settings.allowed_origins,
+            origins: [settings.allowed_origins, own_origins].concat(),
             metrics,
             draining: AtomicBool::new(false),
             streams,
@@ -113,7 +123,7 @@ impl Answering {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>, visitor: &Visitor) -> Answer {
         let origin = request.headers().get(ORIGIN).cloned();
         // To the letter, as browsers send it: the crate of the protocol takes more for the same.
         if !request
@@ -127,9 +137,9 @@ impl Answering {
             self.metrics.answered(answer.status());
             return answer;
         }
-        let mut answer = self.routed(request, origin.is_some()).await.unwrap_or_else(|refused| refused);
+        let mut answer = self.routed(request, origin.is_some(), visitor).await.unwrap_or_else(|refused| refused);
         if answer.status().is_client_error() {
-            tracing::info!("a request is refused: {}", answer.status());
+            tracing::info!("a request from {} is refused: {}", visitor.from, answer.status());
         }
         if let Some(origin) = origin {
             let headers = answer.headers_mut();
@@ -143,7 +153,11 @@ impl Answering {
         answer
     }
 
-    async fn routed(&self, request: Request<Incoming>, allowed_origin: bool) -> Result<Answer, Answer> {
+    async fn routed(&self, request: Request<Incoming>, allowed_origin: bool, visitor: &Visitor) -> Result<Answer, Answer> {
+        // What programs in front of this one may read in another way.
+        if request.uri().authority().is_some() || request.headers().get_all(HOST).iter().count() > 1 {
+            return Err(refused(StatusCode::BAD_REQUEST, "a request names its host once, in `Host`, and a path"));
+        }
         let path = request.uri().path();
         match (request.method(), path) {
             (&Method::OPTIONS, PATH) if allowed_origin => Ok(preflight()),
@@ -158,29 +172,33 @@ impl Answering {
                 }
             }
             (&Method::GET, "/metrics") => {
-                self.caller(request.headers()).await?;
+                self.caller(request.headers(), visitor).await?;
                 Ok(said(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
-            (_, PATH) => self.protocol(request).await,
+            (_, PATH) => self.protocol(request, visitor).await,
             _ => Err(refused(StatusCode::NOT_FOUND, format!("there is nothing here; the protocol is spoken at {PATH}"))),
         }
     }
 
     /// Who sent it.
-    async fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Answer> {
+    async fn caller(&self, headers: &HeaderMap, visitor: &Visitor) -> Result<Arc<Caller>, Answer> {
         let name = self.access.caller(headers).await.map_err(|no| {
+            tracing::info!("a caller from {} is not let in ({}): {}", visitor.from, no.status.as_u16(), no.why);
             let mut answer = refused(no.status, no.why);
             if let Some(challenge) = no.challenge {
                 answer.headers_mut().insert(CHALLENGE, challenge);
             }
             answer
         })?;
+        if !visitor.stays().await {
+            return Err(later(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open", Duration::from_secs(1)));
+        }
         self.callers.named(&name).ok_or_else(|| later(StatusCode::SERVICE_UNAVAILABLE, "too many callers are busy", Duration::from_secs(1)))
     }
 
     /// A request of the protocol.
-    async fn protocol(&self, request: Request<Incoming>) -> Result<Answer, Answer> {
-        let caller = self.caller(request.headers()).await?;
+    async fn protocol(&self, request: Request<Incoming>, visitor: &Visitor) -> Result<Answer, Answer> {
+        let caller = self.caller(request.headers(), visitor).await?;
         if self.draining.load(Ordering::Relaxed) {
             return Err(later(StatusCode::SERVICE_UNAVAILABLE, "the server is ending", Duration::from_secs(1)));
         }
@@ -194,6 +212,9 @@ impl Answering {
                 later(StatusCode::TOO_MANY_REQUESTS, why, wait)
             }
         })?;
+        if request.method() == Method::POST && !is_json(request.headers()) {
+            return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a message is `Content-Type: application/json`, in UTF-8"));
+        }
         let (mut parts, body) = request.into_parts();
         let connection = self.connection(&mut parts.headers, &caller)?;
         let session = match parts.headers.get(SESSION) {
@@ -216,8 +237,12 @@ impl Answering {
         if let Some(id) = &connection {
             self.used(id, &caller).await;
         }
-        let request = Request::from_parts(parts, Full::new(body));
+        let request = Request::from_parts(parts, Full::new(body.clone()));
         let mut answer = self.service.handle(request).await;
+        // The media type is right: it is the message that can't be read.
+        if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return Err(broken(&body));
+        }
         let begun = answer.headers().get(CONNECTION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         if let Some(id) = begun {
             let sealed = HeaderValue::from_str(&self.connections.sealed(&caller.name, &id));
@@ -296,6 +321,28 @@ impl Answering {
 /// KiB, in full.
 fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(BODIES).min(BODIES)
+}
+
+/// Whether a request says that its body is JSON, in the encoding that JSON has.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(told) = headers.get(CONTENT_TYPE).and_then(|told| told.to_str().ok()) else { return false };
+    let mut parts = told.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    let is_utf8 = |part: &str| match part.split_once('=') {
+        Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8"),
+        _ => true,
+    };
+    is_json && parts.all(is_utf8) && headers.get_all(CONTENT_TYPE).iter().count() == 1
+}
+
+/// The answer to a body that is no message.
+fn broken(body: &[u8]) -> Answer {
+    let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+        Ok(_) => ErrorData::invalid_request("Invalid Request", None),
+        Err(_) => ErrorData::parse_error("Parse error", None),
+    };
+    let said_of = serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::of(body), "error": error });
+    said(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
 }
 
 /// A session's name, as a caller gives it.

@@ -16,11 +16,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::answering::Answering;
+use super::newcomers::{Newcomers, Visitor};
 use super::place::Place;
 use crate::error::ServeError;
 
@@ -92,19 +92,20 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    /// A connection, and where it comes from.
+    async fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, from) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 // A peer that vanished is noticed within two minutes or so.
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), from.to_string()))
             }
             Self::Unix { listener, .. } => loop {
                 let (stream, _) = listener.accept().await?;
                 if is_own(&stream)? {
-                    return Ok(Box::new(stream));
+                    return Ok((Box::new(stream), "the socket".to_owned()));
                 }
                 tracing::warn!("a process of another user was turned away");
             },
@@ -148,7 +149,7 @@ impl Open {
     }
 }
 
-/// Takes connections until `end`, at most `most` at a time.
+/// Takes connections until `end`; of those that have shown a token, at most `most` at a time.
 pub(super) async fn accept(
     listener: Listener,
     tls: Option<TlsAcceptor>,
@@ -156,30 +157,34 @@ pub(super) async fn accept(
     answering: Arc<Answering>,
     end: &CancellationToken,
 ) -> Open {
-    let places = Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS)));
+    let newcomers = Newcomers::new(most);
     let open = Open(GracefulShutdown::new());
-    loop {
-        let next = async {
-            // It is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            () = end.cancelled() => return open,
+    for number in 0.. {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = end.cancelled() => break,
         };
         match accepted {
-            Ok(stream) => {
+            Ok((stream, from)) => {
+                let visitor = newcomers.enter(number, from);
                 let (tls, answering, watcher) = (tls.clone(), Arc::clone(&answering), open.0.watcher());
                 tokio::spawn(async move {
-                    let stream: Stream = match tls {
-                        None => stream,
-                        Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
-                            Ok(Ok(stream)) => Box::new(stream),
-                            _ => return,
-                        },
+                    let visitor = Arc::new(visitor);
+                    let leave = visitor.leave.clone();
+                    let served = async {
+                        let stream: Stream = match tls {
+                            None => stream,
+                            Some(tls) => match timeout(HANDSHAKE, tls.accept(stream)).await {
+                                Ok(Ok(stream)) => Box::new(stream),
+                                _ => return,
+                            },
+                        };
+                        serve(stream, answering, watcher, visitor).await;
                     };
-                    serve(stream, answering, watcher, place).await;
+                    tokio::select! {
+                        () = served => {}
+                        () = leave.cancelled() => {}
+                    }
                 });
             }
             Err(error) => {
@@ -188,18 +193,14 @@ pub(super) async fn accept(
             }
         }
     }
+    open
 }
 
-async fn serve(
-    stream: Stream,
-    answering: Arc<Answering>,
-    watcher: hyper_util::server::graceful::Watcher,
-    _place: Option<OwnedSemaphorePermit>,
-) {
+async fn serve(stream: Stream, answering: Arc<Answering>, watcher: hyper_util::server::graceful::Watcher, visitor: Arc<Visitor>) {
     let _counted = answering.metrics.connection();
     let service = service_fn(|request| {
-        let answering = Arc::clone(&answering);
-        async move { Ok::<_, Infallible>(answering.answer(request).await) }
+        let (answering, visitor) = (Arc::clone(&answering), Arc::clone(&visitor));
+        async move { Ok::<_, Infallible>(answering.answer(request, &visitor).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -6,6 +6,7 @@ mod callers;
 mod connections;
 mod keys;
 mod metrics;
+mod newcomers;
 mod place;
 mod sessions;
 mod settings;
@@ -121,7 +122,8 @@ pub async fn serve_http(server: Server, http: Http, end: CancellationToken) -> R
     let calls = server.calls().clone();
     let grace = Duration::from_secs(settings.grace_secs.get());
     let connections = settings.max_connections.get();
-    let answering = Arc::new(Answering::new(&server, access, settings, &place, &folders)?);
+    let own_origins = place.origins(&settings, tls.is_some());
+    let answering = Arc::new(Answering::new(&server, access, settings, &place, own_origins, &folders)?);
     let open = connections::accept(listener, tls, connections, Arc::clone(&answering), &end).await;
     answering.draining.store(true, Ordering::Relaxed);
     if !calls.ended_within(grace).await {

@@ -75,6 +75,23 @@ impl Place {
         Ok(())
     }
 
+    /// The origins of a page that this server itself would give.
+    pub(super) fn origins(&self, settings: &Serve, tls: bool) -> Vec<String> {
+        let mut origins = Vec::new();
+        if let Self::Tcp(address) = self {
+            let scheme = if tls { "https" } else { "http" };
+            let port = address.port();
+            origins.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{scheme}://{host}:{port}")));
+            origins.push(format!("{scheme}://{address}"));
+        }
+        if let Ok(url) = settings.url.parse::<http::Uri>()
+            && let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority())
+        {
+            origins.push(format!("{scheme}://{authority}"));
+        }
+        origins
+    }
+
     /// The hosts that requests may name.
     pub(super) fn hosts(&self, settings: &Serve) -> Vec<String> {
         let mut hosts: Vec<_> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();

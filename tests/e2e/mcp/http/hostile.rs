@@ -1,9 +1,11 @@
 //! Clients over HTTP that do not mean well, or die: the next one is served, and what they took comes back.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::client::{LEGACY, MODERN};
 use super::super::hostile::resident;
@@ -27,7 +29,6 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
         "http://evil.example",
         "null",
         "",
-        own.as_str(),
         "https://app.example.com.evil.example",
         "http://app.example.com",
         "https://app.example.com:8443",
@@ -50,10 +51,12 @@ fn pages_of_others_and_names_of_others_are_turned_away() {
     ] {
         assert!(matches!(read(&serving, &[("host", host)]), 400 | 403), "{host:?}");
     }
+    assert_eq!(read(&serving, &[("origin", &own.replace("http:", "https:"))]), 403);
     assert!(calls(&cli).is_empty(), "none of them called: {:?}", calls(&cli));
     for host in [format!("localhost:{port}"), format!("[::1]:{port}"), "127.0.0.1".to_owned()] {
         assert_eq!(read(&serving, &[("host", &host)]), 200, "{host}");
     }
+    assert_eq!(read(&serving, &[("origin", &own)]), 200);
     let allowed = [("origin", "https://app.example.com")];
     let answer = serving.modern("tools/list", &json!({}), &allowed).whole();
     assert_eq!((answer.status, answer.head["access-control-allow-origin"].as_str()), (200, allowed[0].1));
@@ -70,7 +73,10 @@ fn what_is_no_request_is_refused_and_the_next_is_answered() {
     let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}", "[".repeat(60_000));
     for nonsense in ["", "nonsense", "{}", "[]", "null", "\"x\"", "{\"jsonrpc\":\"1.0\"}", &deep] {
         let answer = serving.raw(&serving.request("POST", "/mcp", &[], nonsense)).whole();
-        assert!((400..500).contains(&answer.status), "{nonsense:.20}: {answer:?}");
+        assert_eq!(answer.status, 400, "{nonsense:.20}: {answer:?}");
+        let error: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+        assert!([-32700, -32600].map(Value::from).contains(&error["error"]["code"]), "{error}");
+        assert_eq!(error.get("id"), Some(&if nonsense == deep { json!(1) } else { json!(null) }), "{nonsense:.20}");
     }
     let long = "x".repeat(64 << 10);
     let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": long } }));
@@ -215,4 +221,55 @@ fn memory_comes_back_from_those_who_read_and_from_those_who_don_t() {
     while serving.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), &head).status != 200 {
         assert!(since.elapsed().as_secs() < 60, "there is room again");
     }
+}
+
+#[test]
+fn request_that_programs_in_front_read_in_another_way_is_refused() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &[]);
+    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let status = |path: &str, more: &[(&str, &str)], before: &str| {
+        let request = serving.request("POST", path, &[&head[..], more].concat(), &message.to_string());
+        let request = String::from_utf8(request).expect("is UTF-8").replacen("\r\n", &format!("\r\n{before}"), 1);
+        serving.raw(request.as_bytes()).whole().status
+    };
+    assert_eq!(status("/mcp", &[], ""), 200);
+    let before = calls(&cli).len();
+    assert_eq!(status(&format!("http://{}/mcp", serving.place), &[], ""), 400, "the absolute form");
+    assert_eq!(status("/mcp", &[], &format!("Host: {}\r\n", serving.place)), 400, "a second host");
+    for wrong in ["application/json; charset=utf-16", "application/json;Charset=\"latin1\"", "text/plain", "application/json;charset="] {
+        assert_eq!(status("/mcp", &[("content-type", wrong)], ""), 415, "{wrong}");
+    }
+    assert_eq!(calls(&cli).len(), before, "none of them called");
+    assert_eq!(status("/mcp", &[("content-type", "application/json; charset=\"UTF-8\"")], ""), 200);
+}
+
+#[test]
+fn connections_without_a_token_take_no_place_of_those_with_one() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &["--set", "serve.max_connections=1"]);
+    let idle: Vec<_> = (0..300).map(|_| serving.connect()).collect();
+    let told = serving.get("/metrics", &[]).body;
+    let open = told.lines().find_map(|line| line.strip_prefix("berth_http_connections ")).expect("it is counted");
+    assert!(open.parse::<u32>().is_ok_and(|open| open <= 64), "{open} are open");
+    assert_eq!(read(&serving, &[]), 200);
+    drop(idle);
+}
+
+#[test]
+fn caller_that_is_not_let_in_is_logged_with_the_reason_and_its_address() {
+    let cli = Cli::new();
+    let mut server = cli.command(&["serve", "--http", "0", "--log", "info"]);
+    let mut server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    let mut lines = BufReader::new(server.stderr.take().expect("it is piped")).lines().map(|line| line.expect("is UTF-8"));
+    let place = lines.find_map(|line| Some(line.strip_prefix("serving ")?.split_once(" at ")?.1.to_owned())).expect("it serves");
+    let mut stream = TcpStream::connect(&place).expect("it listens");
+    let from = stream.local_addr().expect("it is connected");
+    let request = format!("POST /mcp HTTP/1.1\r\nhost: {place}\r\nauthorization: Bearer guessed\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let told = lines.find(|line| line.contains("is not let in")).expect("it is logged");
+    assert!(told.contains(&from.to_string()) && told.contains("401") && told.contains("token"), "{told}");
+    assert!(!told.contains("guessed"), "{told}");
+    server.kill().and_then(|()| server.wait()).expect("it ends");
 }
