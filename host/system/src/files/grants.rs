@@ -144,6 +144,10 @@ fn with_its_name(own: OwnFolder) -> impl Iterator<Item = OwnFolder> {
 /// own folders is protected under the name that it will get.
 pub fn real_or_given(path: &Path) -> PathBuf {
     for (depth, ancestor) in path.ancestors().enumerate() {
+        // One look tells that it is missing, where looking for the links in it takes one for each folder above.
+        if !ancestor.exists() {
+            continue;
+        }
         if let Ok(real) = ancestor.canonicalize() {
             let mut rest: Vec<_> = path.components().rev().take(depth).collect();
             rest.reverse();

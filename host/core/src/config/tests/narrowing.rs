@@ -182,6 +182,7 @@ pub(super) fn attempt(key: &str) -> Option<&'static str> {
         "approvals.wait_secs" => "approvals.wait_secs = 6",
         "approvals.yes_flag" => "approvals.yes_flag = true",
         "approvals.mcp" => "approvals.mcp = 'client'",
+        "serve.structured" => "serve.structured = \"never\"",
         "serve.url" => "serve.url = \"https://evil.example\"",
         "serve.allowed_origins" => "serve.allowed_origins = [\"https://evil.example\"]",
         "serve.certificate" => "serve.certificate = \"evil.pem\"",
