@@ -24,6 +24,9 @@ use crate::error::ServeError;
 /// The server's own token, in the folder of the MCP server.
 const TOKEN: &str = "token";
 
+/// The token for the server's figures alone, beside it.
+const METRICS_TOKEN: &str = "metrics-token";
+
 /// Bytes of a token.
 const MAX_TOKEN: usize = 16 << 10;
 
@@ -80,13 +83,26 @@ impl Access {
     ///
     /// It can't be read or made.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
+        Self::kept(folders, TOKEN)
+    }
+
+    /// By the token for the server's figures, which lets nobody call a tool.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read or made.
+    pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
+        Ok(Self::kept(folders, METRICS_TOKEN)?.0)
+    }
+
+    fn kept(folders: &Folders, name: &str) -> Result<(Self, PathBuf), ServeError> {
         let folder = folders.data.join(FOLDER);
-        let token = state::secret(&folder, TOKEN)?;
+        let token = state::secret(&folder, name)?;
         let random = ring::rand::SystemRandom::new();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &random)
             .map_err(|_| ServeError::Io { what: "making a key", error: std::io::Error::other("the system has no random bytes") })?;
         let token = hmac::sign(&key, token.as_bytes());
-        Ok((Self::Token(Box::new((key, token))), folder.join(TOKEN)))
+        Ok((Self::Token(Box::new((key, token))), folder.join(name)))
     }
 
     /// By the tokens of the authorization server that the settings name.

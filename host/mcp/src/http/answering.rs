@@ -63,6 +63,8 @@ pub(super) struct Answering {
     service: StreamableHttpService<Server, Connections>,
     connections: Arc<Connections>,
     access: Access,
+    /// Lets programs in that gather figures, and do nothing else.
+    metrics_access: Access,
     callers: Callers,
     bodies: Arc<Semaphore>,
     /// Requests whose answers are not sent yet.
@@ -82,7 +84,7 @@ impl Answering {
     /// What was kept of clients can't be read.
     pub(super) fn new(
         server: &Server,
-        access: Access,
+        [access, metrics_access]: [Access; 2],
         settings: Serve,
         place: &Place,
         own_origins: Vec<String>,
@@ -104,6 +106,7 @@ impl Answering {
             service,
             connections,
             access,
+            metrics_access,
             callers: Callers::new(&settings),
             bodies: Arc::new(Semaphore::new(BODIES as usize)),
             unanswered: Arc::new(Semaphore::new(UNANSWERED as usize)),
@@ -172,7 +175,9 @@ impl Answering {
                 }
             }
             (&Method::GET, "/metrics") => {
-                self.caller(request.headers(), visitor).await?;
+                if self.metrics_access.caller(request.headers()).await.is_err() {
+                    self.caller(request.headers(), visitor).await?;
+                }
                 Ok(said(StatusCode::OK, MEDIA_TYPE, self.metrics.text()))
             }
             (_, PATH) => self.protocol(request, visitor).await,

@@ -39,6 +39,7 @@ const LAST: Duration = Duration::from_secs(2);
 pub struct Http {
     listener: Listener,
     access: Access,
+    metrics_access: Access,
     tls: Option<tokio_rustls::TlsAcceptor>,
     settings: Serve,
     place: Place,
@@ -85,10 +86,11 @@ impl Http {
                 (access, Some(file))
             }
         };
+        let metrics_access = Access::metrics_token(folders)?;
         let tls = tls::acceptor(&settings)?;
         place.check(&settings, tls.is_some())?;
         let (listener, place) = Listener::bind(&place).await?;
-        Ok(Self { listener, access, tls, settings, place, token_file, folders: folders.clone() })
+        Ok(Self { listener, access, metrics_access, tls, settings, place, token_file, folders: folders.clone() })
     }
 
     /// The address for clients: the one that the settings name, else that of this machine.
@@ -118,12 +120,12 @@ impl Http {
 ///
 /// What was kept of clients can't be read.
 pub async fn serve_http(server: Server, http: Http, end: CancellationToken) -> Result<(), ServeError> {
-    let Http { listener, access, tls, settings, place, folders, .. } = http;
+    let Http { listener, access, metrics_access, tls, settings, place, folders, .. } = http;
     let calls = server.calls().clone();
     let grace = Duration::from_secs(settings.grace_secs.get());
     let connections = settings.max_connections.get();
     let own_origins = place.origins(&settings, tls.is_some());
-    let answering = Arc::new(Answering::new(&server, access, settings, &place, own_origins, &folders)?);
+    let answering = Arc::new(Answering::new(&server, [access, metrics_access], settings, &place, own_origins, &folders)?);
     let open = connections::accept(listener, tls, connections, Arc::clone(&answering), &end).await;
     answering.draining.store(true, Ordering::Relaxed);
     if !calls.ended_within(grace).await {

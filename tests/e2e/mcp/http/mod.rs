@@ -333,6 +333,23 @@ fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() 
 }
 
 #[test]
+fn token_for_figures_calls_no_tool() {
+    let cli = Cli::new();
+    let mut serving = Serving::new(&cli, &[]);
+    let file = serving.token_file().with_file_name("metrics-token");
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let own = serving.token.replace(fs::read_to_string(&file).expect("it is read").trim().to_owned());
+    assert_ne!(own, serving.token);
+    assert_eq!(serving.get("/metrics", &[]).status, 200);
+    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(serving.post(&message, &head).status, 401);
+    assert!(calls(&cli).is_empty(), "nothing was called");
+    serving.token = own;
+    assert_eq!(serving.post(&message, &head).status, 200);
+}
+
+#[test]
 fn figures_are_told() {
     let cli = Cli::new();
     let serving = Serving::new(&cli, &[]);
