@@ -92,6 +92,33 @@ attacks! {
         assert!(!log_of(&answer.id).iter().any(|line| line.contains("sssss")), "nothing of it was logged");
     }
 
+    async fn search_under_ignore_files() {
+        // Lines that take much for their length, and files that remember much of the names that they have seen.
+        let long = "?\n".repeat((1 << 20) / 2);
+        let deep: String = (10..18).map(|wide| format!("*a{}*b\n", "?".repeat(wide))).collect();
+        for (folder, file, depth, left_out) in [("long", &long, 1, 1), ("many", &deep, 20, 0)] {
+            let scene = Scene::with(&["tools.call=60", "tools.limits.cpu_secs=60"], |root| {
+                let mut at = root.join("granted").join(folder);
+                fs::create_dir_all(at.join(".git")).expect("a repository is made");
+                for _ in 0..depth {
+                    fs::write(at.join(".gitignore"), file).expect("it is written");
+                    at.push("d");
+                    fs::create_dir(&at).expect("a folder is made");
+                }
+                for number in 0_u64..1_000 {
+                    // Names that go each their own way through what is compiled.
+                    let bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    let name: String = (0..128).map(|bit| if bits.rotate_left(bit) & 1 == 0 { 'a' } else { 'b' }).collect();
+                    fs::write(at.join(format!("{name}c{number}")), "").expect("a file is written");
+                }
+            })
+            .await;
+            let answer = scene.attack_beside_others("search_under_ignore_files", json!({ "path": scene.granted.join(folder) })).await;
+            // What is left out is told of, and the search goes on.
+            assert_eq!(loot(&answer), format!("{left_out} unreadable, {} entries", 1_000 + depth));
+        }
+    }
+
     async fn pass_many_globs() {
         let scene = Scene::new().await;
         let answer = scene.attack_beside_others("pass_many_globs", json!({ "path": scene.granted, "count": 100_000 })).await;

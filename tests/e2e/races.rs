@@ -53,27 +53,42 @@ impl Drop for Swapper {
     }
 }
 
-/// Beside what is granted: a link to the secret, a link to its folder, and their innocent doubles.
-fn with_doubles(root: &Path) {
+/// A folder in what is granted that is refused, with the secret in it, and how it is refused.
+const DENIED: (&str, &str) = ("denied", "tools.file.deny_read=[\"denied/**\"]");
+
+/// Beside what is granted: a link to the secret in `folder`, a link to that folder, and their innocent doubles.
+fn with_doubles(root: &Path, folder: &str) {
     let granted = root.join("granted");
-    fs::create_dir_all(granted.join("folder")).expect("folders are made");
+    for folder in ["folder", DENIED.0] {
+        fs::create_dir_all(granted.join(folder)).expect("folders are made");
+    }
     for file in ["file", "folder/secret.txt"] {
         fs::write(granted.join(file), PUBLIC).expect("a file is written");
     }
-    for (target, link) in [("../outside/secret.txt", "link"), ("../outside", "link-folder")] {
+    fs::copy(root.join("outside/secret.txt"), granted.join(DENIED.0).join("secret.txt")).expect("the secret is copied");
+    for (target, link) in [(format!("{folder}/secret.txt"), "link"), (folder.to_owned(), "link-folder")] {
         std::os::unix::fs::symlink(target, granted.join(link)).expect("a link is made");
     }
 }
 
-/// Runs an attack on the file `target` while `a` and `b` are exchanged.
+/// Runs an attack on the file `target` while `a` and `b` are exchanged, once with links to what is outside and once to what is refused.
 async fn race(attack: &str, target: &str, a: &str, b: &str) {
-    let scene = Scene::with(&TIME, with_doubles).await;
+    for folder in ["../outside", DENIED.0] {
+        race_for(folder, attack, target, a, b).await;
+    }
+}
+
+async fn race_for(folder: &str, attack: &str, target: &str, a: &str, b: &str) {
+    let settings = [&TIME[..], &[DENIED.1]].concat();
+    let scene = Scene::with(&settings, |root| with_doubles(root, folder)).await;
+    let denied = scene.granted.join(DENIED.0).join("secret.txt");
     let swapper = Swapper::start(scene.granted.join(a), scene.granted.join(b));
     let mut had = 0;
     // On a busy machine the swapper may have slept through a round.
     while had == 0 || swapper.swaps.load(Ordering::Relaxed) < 100 {
         had += successes(&scene.attack_beside_others(attack, arguments(&scene.granted.join(target))).await);
     }
+    assert_eq!(fs::read_to_string(denied).expect("it is there"), scene.secret, "what is refused is as it was");
 }
 
 fn arguments(path: &Path) -> Value {
@@ -87,7 +102,51 @@ fn successes(answer: &Answer) -> u64 {
     count.trim_end_matches(')').parse().expect("a number")
 }
 
+/// Somebody outside who puts the secret where it is refused, while its folder is renamed, until it is dropped.
+struct Planter {
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Planter {
+    fn start(granted: &Path, secret: &str) -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let (ended, granted, secret) = (Arc::clone(&end), granted.to_owned(), secret.to_owned());
+        let thread = std::thread::spawn(move || {
+            let mut planted = 0;
+            while !ended.load(Ordering::Relaxed) {
+                // By its name, which the folder has now and then.
+                planted += u64::from(fs::write(granted.join("folder/secret.txt"), &secret).is_ok());
+                for folder in ["folder", "renamed"] {
+                    let _not_there = fs::remove_file(granted.join(folder).join("secret.txt"));
+                }
+                std::thread::yield_now();
+            }
+            planted
+        });
+        Self { end, thread: Some(thread) }
+    }
+
+    fn planted(mut self) -> u64 {
+        self.end.store(true, Ordering::Relaxed);
+        self.thread.take().expect("it has one").join().expect("it plants")
+    }
+}
+
 attacks! {
+    async fn race_renames() {
+        let settings = [&TIME[..], &["tools.file.deny_read=[\"folder/secret.txt\"]"]].concat();
+        let scene = Scene::with(&settings, |root| {
+            for number in 0..200 {
+                fs::create_dir_all(root.join(format!("granted/folder/{number}"))).expect("folders are made");
+            }
+        }).await;
+        let planter = Planter::start(&scene.granted, &scene.secret);
+        let arguments = json!({ "path": scene.granted.join("folder"), "to": scene.granted.join("renamed"), "count": 600 });
+        let renamed = successes(&scene.attack_beside_others("race_renames", arguments).await);
+        assert!(planter.planted() > 100 && renamed > 50, "both come to act: {renamed}");
+    }
+
     async fn race_reads() {
         race("race_reads", "file", "file", "link").await;
         race("race_reads", "folder/secret.txt", "folder", "link-folder").await;

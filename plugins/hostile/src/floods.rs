@@ -80,6 +80,13 @@ pub(crate) fn pass_many_globs(arguments: &Arguments) -> Loot {
     search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").as_str().into()).map(found)
 }
 
+/// Searches under the ignore files that lie in `path`.
+pub(crate) fn search_under_ignore_files(arguments: &Arguments) -> Loot {
+    let scope = search::Scope { ignore_rules: true, ..scope(&arguments.path) };
+    let found = search::find(&scope, 10_000).map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
+    Ok(format!("{} unreadable, {} entries", found.skipped.unreadable, found.items.len()).as_str().into())
+}
+
 pub(crate) fn poll_one_thing_often(arguments: &Arguments) -> Loot {
     let never = wasip2::clocks::monotonic_clock::subscribe_duration(0);
     let ready = wasip2::io::poll::poll(&vec![&never; arguments.size()]);

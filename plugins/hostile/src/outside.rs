@@ -247,6 +247,24 @@ pub(crate) fn race_searches(arguments: &Arguments) -> Loot {
     other.loot()
 }
 
+/// Renames the directory `path` to `to` and back, answers with what it reads there meanwhile, and fails with how often it could rename it.
+pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
+    let mut other = Attempts::default();
+    let mut expected = 0;
+    for _ in 0..arguments.count {
+        if fs::rename(&arguments.path, &arguments.to).is_ok() {
+            expected += 1;
+            if let Ok(found) = fs::read_to_string(format!("{}/secret.txt", arguments.to)) {
+                other.note::<_, ()>("read", Ok(found));
+            }
+            // What is planted meanwhile is refused its way back for a moment.
+            while fs::rename(&arguments.to, &arguments.path).is_err() {}
+        }
+    }
+    other.note::<String, _>("expected", Err(expected));
+    other.loot()
+}
+
 /// Fails with how often it could write.
 pub(crate) fn race_writes(arguments: &Arguments) -> Loot {
     let written = (0..arguments.count).filter(|_| fs::write(&arguments.path, &arguments.text).is_ok()).count();

@@ -17,15 +17,12 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DEPTH: usize = 128;
 
 impl FileView {
-    /// Checks everything below `source` for being renamed to `target`.
-    pub(super) fn check_below(&self, source: &Place<'_>, target: &Path) -> Result<(), FileError> {
-        if let Some(refusal) = self.refused_below(&source.path()) {
-            return Err(self.denied(refusal, &source.path(), Access::Write));
-        }
+    /// Checks everything below the directory at `place` for being renamed from `old` to `new`, one of which is its path now.
+    pub(super) fn check_below(&self, place: &Place<'_>, old: &Path, new: &Path) -> Result<(), FileError> {
         let mut seen = 0;
-        let top = enter(source.dir.as_fd(), source.leaf)?;
+        let top = enter(place.dir.as_fd(), place.leaf)?;
         // Of every level only the directory that is being looked at is open.
-        let mut levels = vec![(names(&top)?, top, source.path(), target.to_owned())];
+        let mut levels = vec![(names(&top)?, top, old.to_owned(), new.to_owned())];
         while let Some((names_left, handle, old, new)) = levels.last_mut() {
             let Some((name, kind)) = names_left.pop() else {
                 levels.pop();
@@ -33,22 +30,31 @@ impl FileView {
             };
             seen += 1;
             if kind == FileType::Symlink {
-                self.check_moved_link(handle.as_fd(), &name, old, new)?;
+                unless_gone(self.check_moved_link(handle.as_fd(), &name, old, new))?;
             }
             let (old, new) = (old.join(&name), new.join(&name));
             for path in [&old, &new] {
                 self.check(path, kind, Access::Write)?;
                 self.check(path, kind, Access::Read)?;
             }
-            if kind == FileType::Directory {
-                let below = enter(handle.as_fd(), &name)?;
+            if kind == FileType::Directory
+                && let Some(below) = unless_gone(enter(handle.as_fd(), &name).map_err(FileError::from))?
+            {
                 levels.push((names(&below)?, below, old, new));
             }
             if seen > MAX_ENTRIES || levels.len() > MAX_DEPTH {
-                return Err(self.denied(Refusal::TooMuchBelow, &source.path(), Access::Write));
+                return Err(self.denied(Refusal::TooMuchBelow, &place.path(), Access::Write));
             }
         }
         Ok(())
+    }
+}
+
+/// What somebody else has removed since its directory was read is no reason to refuse.
+fn unless_gone<T>(result: Result<T, FileError>) -> Result<Option<T>, FileError> {
+    match result {
+        Err(FileError::Errno(Errno::NOENT)) => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -84,16 +84,28 @@ impl FileView {
             return Err(Errno::NOTDIR.into());
         }
         if is_directory {
-            self.check_below(&source, &target.path())?;
-            if let Some(refusal) = self.refused_below(&target.path()) {
-                return Err(self.denied(refusal, &target.path(), Access::Write));
+            for path in [source.path(), target.path()] {
+                if let Some(refusal) = self.refused_below(&path) {
+                    return Err(self.denied(refusal, &path, Access::Write));
+                }
             }
+            self.check_below(&source, &source.path(), &target.path())?;
         } else if kind == FileType::RegularFile {
             self.keep_mode(&source, &stat, &target);
         } else if kind == FileType::Symlink {
             self.check_moved_link(source.dir.as_fd(), source.leaf, &source.dir_path, &target.dir_path)?;
         }
-        Ok(rustix::fs::renameat_with(&source.dir, source.leaf, &target.dir, target.leaf, RenameFlags::empty())?)
+        rustix::fs::renameat_with(&source.dir, source.leaf, &target.dir, target.leaf, RenameFlags::empty())?;
+        if is_directory && source.path() != target.path() {
+            // Somebody else may have put something there since it was looked at. By its old name nobody does any more.
+            self.check_below(&target, &source.path(), &target.path()).inspect_err(|_| {
+                let back = rustix::fs::renameat_with(&target.dir, target.leaf, &source.dir, source.leaf, RenameFlags::NOREPLACE);
+                if let Err(errno) = back {
+                    tracing::warn!("{} can't go back to {}: {errno}", target.path().display(), source.path().display());
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Makes a second name for a regular file. The object that was decided on is linked, not whatever has its name by then.

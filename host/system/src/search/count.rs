@@ -20,7 +20,7 @@ use crate::files::FileView;
 pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Counts, SearchError> {
     let pattern = Pattern { before: 0, after: 0, ..pattern.clone() };
     let compiled = engine::compile(&pattern)?;
-    let (root, filter) = root::open(view, scope)?;
+    let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
     let walked =

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::Match;
@@ -10,6 +11,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 use rustix::fs::FileType;
 
 use super::folder::Folder;
+use super::ignores::Room;
 use super::model::{Scope, SearchError};
 
 /// How many globs a search takes, and their bytes: compiled, a glob is some hundred times as large.
@@ -22,7 +24,8 @@ pub(super) struct Filter {
     globs: Override,
     /// Names that begin with a dot and that the caller asked for.
     hidden: GlobSet,
-    ignore_rules: bool,
+    /// Where ignore rules count.
+    room: Option<Arc<Room>>,
 }
 
 /// What is to become of an entry.
@@ -37,12 +40,12 @@ pub(super) enum Verdict {
 }
 
 impl Filter {
-    /// The filter of a scope.
+    /// The filter of a scope, for a search with so many threads.
     ///
     /// # Errors
     ///
     /// [`SearchError::InvalidPattern`] for what is no glob, and for too many.
-    pub(super) fn new(scope: &Scope) -> Result<Self, SearchError> {
+    pub(super) fn new(scope: &Scope, threads: usize) -> Result<Self, SearchError> {
         let (count, bytes) = (scope.globs.len(), scope.globs.iter().map(String::len).sum::<usize>());
         if count > MAX_GLOBS || bytes > MAX_GLOB_BYTES {
             let limit = format!("the limit is {MAX_GLOBS} globs and {MAX_GLOB_BYTES} bytes");
@@ -54,17 +57,17 @@ impl Filter {
             globs.add(glob).map_err(invalid)?;
         }
         let globs = globs.build().map_err(invalid)?;
-        Ok(Self { globs, hidden: dotted_components(&scope.globs), ignore_rules: scope.ignore_rules })
+        Ok(Self { globs, hidden: dotted_components(&scope.globs), room: scope.ignore_rules.then(|| Room::new(threads)) })
     }
 
     /// A filter that lets everything in: what is named explicitly is never left out.
     pub(super) fn everything() -> Self {
-        Self { globs: Override::empty(), hidden: GlobSet::empty(), ignore_rules: false }
+        Self { globs: Override::empty(), hidden: GlobSet::empty(), room: None }
     }
 
-    /// Whether ignore files have to be read.
-    pub(super) fn has_ignore_rules(&self) -> bool {
-        self.ignore_rules
+    /// The room for what ignore files say, where they have to be read.
+    pub(super) fn room(&self) -> Option<&Arc<Room>> {
+        self.room.as_ref()
     }
 
     /// Decides on an entry of `folder`: its name, its path below the root, and its real path.
@@ -75,10 +78,10 @@ impl Filter {
             Match::None if self.globs.num_whitelists() > 0 => Verdict::Through,
             Match::None | Match::Whitelist(_) => Verdict::In,
         };
-        if !self.ignore_rules {
+        if self.room.is_none() {
             return verdict;
         }
-        let said = folder.ignores.as_ref().and_then(|ignores| ignores.verdict(Path::new(OsStr::from_bytes(path)), is_directory));
+        let said = folder.ignores.as_ref().and_then(|ignores| ignores.verdict(path, is_directory));
         match said {
             Some(true) => Verdict::Out,
             None if name.first() == Some(&b'.') && !self.hidden.is_match(Path::new(OsStr::from_bytes(name))) => Verdict::Out,

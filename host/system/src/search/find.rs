@@ -17,7 +17,7 @@ use crate::files::FileView;
 ///
 /// [`SearchError`].
 pub fn find(view: &FileView, scope: &Scope, limit: u32, control: &Control) -> Result<Entries, SearchError> {
-    let (root, filter) = root::open(view, scope)?;
+    let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: scope.files_only, max_depth: scope.max_depth };
     let walked = walk.run(|| Lister { view, root: &root, budget: &budget, entries: Vec::new() });

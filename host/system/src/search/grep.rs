@@ -20,7 +20,7 @@ use crate::files::FileView;
 /// [`SearchError`].
 pub fn grep(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Lines, SearchError> {
     let compiled = engine::compile(pattern)?;
-    let (root, filter) = root::open(view, scope)?;
+    let (root, filter) = root::open(view, scope, control.threads)?;
     let budget = Budget::new(control, limit);
     let walk = Walk { view, root: &root, filter: &filter, budget: &budget, files_only: true, max_depth: scope.max_depth };
     let walked =

@@ -5,32 +5,53 @@
 //! read: nothing outside of the grants steers a search.
 
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_contract::Access;
 use berth_policy::files::Kind;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::folder::{self, Names};
+use super::rules::Rules;
 use crate::files::FileView;
 
-/// A longer ignore file is none.
+/// The longest ignore file.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// How much memory the rules of the ignore files may take that a search holds at a time: those from its root down to where its threads are.
+const MAX_MEMORY: u64 = 64 << 20;
+
+/// The room that a search has for rules.
+#[derive(Debug)]
+pub(super) struct Room {
+    threads: usize,
+    taken: AtomicU64,
+    left_out: AtomicU64,
+}
+
+/// Rules, and the room that they take until they are dropped.
+#[derive(Debug)]
+struct File {
+    rules: Option<Rules>,
+    /// The length of the path of its directory, with a slash.
+    prefix: usize,
+    room: Arc<Room>,
+    takes: u64,
+}
 
 /// What the ignore files of one directory say, and of those above it. Directories without any share those of their parent.
 #[derive(Debug)]
 pub(super) struct Ignores {
     above: Option<Arc<Self>>,
-    ignore: Gitignore,
-    git_ignore: Gitignore,
-    git_exclude: Gitignore,
+    ignore: Option<File>,
+    git_ignore: Option<File>,
+    git_exclude: Option<File>,
     /// Whether this is the top of a repository.
     is_repository: bool,
     /// Whether this or one above is.
@@ -44,6 +65,7 @@ pub(super) struct Place<'a> {
     pub(super) dir: BorrowedFd<'a>,
     /// Its real path and a slash.
     pub(super) prefix: &'a [u8],
+    pub(super) room: &'a Arc<Room>,
 }
 
 /// Which of the names that matter here a directory has.
@@ -56,18 +78,18 @@ struct Present {
 
 impl Ignores {
     /// Whether the entry at the real path `path` is ignored (`Some(true)`), wanted (`Some(false)`), or not spoken of.
-    pub(super) fn verdict(&self, path: &Path, is_directory: bool) -> Option<bool> {
+    pub(super) fn verdict(&self, path: &[u8], is_directory: bool) -> Option<bool> {
         let (mut ignore, mut git_ignore, mut git_exclude) = (None, None, None);
         let mut in_repository = self.in_repository;
         let mut level = Some(self);
         while let Some(at) = level {
-            ignore = ignore.or_else(|| said(&at.ignore, path, is_directory));
+            ignore = ignore.or_else(|| said(at.ignore.as_ref(), path, is_directory));
             if ignore.is_some() {
                 return ignore;
             }
             if in_repository {
-                git_ignore = git_ignore.or_else(|| said(&at.git_ignore, path, is_directory));
-                git_exclude = git_exclude.or_else(|| said(&at.git_exclude, path, is_directory));
+                git_ignore = git_ignore.or_else(|| said(at.git_ignore.as_ref(), path, is_directory));
+                git_exclude = git_exclude.or_else(|| said(at.git_exclude.as_ref(), path, is_directory));
                 in_repository = !at.is_repository;
             }
             level = at.above.as_deref();
@@ -107,7 +129,7 @@ impl Ignores {
         if !(present.ignore || present.git_ignore || present.git) {
             return above;
         }
-        let rules = |wanted: bool, path: &[&CStr]| if wanted { place.rules(path) } else { Gitignore::empty() };
+        let rules = |wanted: bool, path: &[&CStr]| if wanted { place.rules(path) } else { None };
         Some(Arc::new(Self {
             ignore: rules(present.ignore, &[c".ignore"]),
             git_ignore: rules(present.git_ignore, &[c".gitignore"]),
@@ -120,17 +142,21 @@ impl Ignores {
 }
 
 impl Place<'_> {
-    /// The rules in the file at `path`, or none: a file that can't be read, is not regular or too long says nothing, nor does a line
-    /// that is no glob.
-    fn rules(&self, path: &[&CStr]) -> Gitignore {
-        let root = Path::new(OsStr::from_bytes(self.prefix));
-        let mut builder = GitignoreBuilder::new(root);
-        for line in self.text(path).unwrap_or_default().split(|byte| *byte == b'\n') {
-            if let Ok(line) = std::str::from_utf8(line) {
-                let _not_a_glob = builder.add_line(None, line);
-            }
+    /// The rules in the file at `path`, or none: a file that can't be read or is not regular says nothing. What there is no room for is
+    /// counted.
+    fn rules(&self, path: &[&CStr]) -> Option<File> {
+        let text = self.text(path)?;
+        let takes = Rules::memory(&text, self.room.threads);
+        if !self.room.take(takes) {
+            self.room.leave_out();
+            return None;
         }
-        builder.build().unwrap_or_else(|_| Gitignore::empty())
+        let mut file = File { rules: None, prefix: self.prefix.len(), room: Arc::clone(self.room), takes };
+        file.rules = Rules::new(&text);
+        if file.rules.is_none() {
+            self.room.leave_out();
+        }
+        Some(file)
     }
 
     fn text(&self, path: &[&CStr]) -> Option<Vec<u8>> {
@@ -148,8 +174,12 @@ impl Place<'_> {
             }
         };
         self.view.saw(&real, &stat, Some(file.as_fd()));
+        if folder::size(&stat) > MAX_BYTES {
+            self.room.leave_out();
+            return None;
+        }
         let mut text = Vec::new();
-        if folder::size(&stat) <= MAX_BYTES && File::from(file).take(MAX_BYTES).read_to_end(&mut text).is_err() {
+        if std::fs::File::from(file).take(MAX_BYTES).read_to_end(&mut text).is_err() {
             self.view.lost_sight();
             return None;
         }
@@ -177,11 +207,35 @@ impl Place<'_> {
     }
 }
 
-/// What one ignore file says about an entry.
-fn said(rules: &Gitignore, path: &Path, is_directory: bool) -> Option<bool> {
-    match rules.matched(path, is_directory) {
-        ignore::Match::None => None,
-        ignore::Match::Ignore(_) => Some(true),
-        ignore::Match::Whitelist(_) => Some(false),
+impl Room {
+    /// For a search with so many threads.
+    pub(super) fn new(threads: usize) -> Arc<Self> {
+        Arc::new(Self { threads, taken: AtomicU64::new(0), left_out: AtomicU64::new(0) })
     }
+
+    /// How many ignore files were left out, because they are too long or there was no room for what they say.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    fn leave_out(&self) {
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn take(&self, memory: u64) -> bool {
+        let take = |taken: u64| Some(taken + memory).filter(|sum| *sum <= MAX_MEMORY);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.takes, Ordering::Relaxed);
+    }
+}
+
+/// What one ignore file says about an entry.
+fn said(file: Option<&File>, path: &[u8], is_directory: bool) -> Option<bool> {
+    let file = file?;
+    file.rules.as_ref()?.verdict(path.get(file.prefix..)?, is_directory)
 }

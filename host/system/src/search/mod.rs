@@ -15,6 +15,7 @@ mod ignores;
 mod model;
 mod queue;
 mod root;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod walk;

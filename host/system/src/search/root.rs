@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::filter::Filter;
 use super::folder::{self, Folder, Names};
-use super::ignores::{Ignores, Place};
+use super::ignores::{Ignores, Place, Room};
 use super::model::{Scope, SearchError};
 use super::walk::scratch;
 use crate::files::{FileError, FileView, Found};
@@ -27,19 +27,19 @@ pub(super) struct Root {
     spelled: String,
 }
 
-/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that hold there.
+/// Opens the root of a scope, with the filter for what is below it, and reads the ignore files that hold there. So many threads search.
 ///
 /// # Errors
 ///
 /// [`SearchError`].
-pub(super) fn open(view: &FileView, scope: &Scope) -> Result<(Root, Filter), SearchError> {
-    let filter = Filter::new(scope)?;
+pub(super) fn open(view: &FileView, scope: &Scope, threads: usize) -> Result<(Root, Filter), SearchError> {
+    let filter = Filter::new(scope, threads)?;
     let spelled = &scope.root;
     let explain = |error| explain(error, spelled);
     let found = view.find(Path::new(spelled)).map_err(explain)?;
     match found.kind {
         FileType::Directory => {
-            let root = Root::directory(view, &found, scope).map_err(|errno| explain(errno.into()))?;
+            let root = Root::directory(view, &found, scope, filter.room()).map_err(|errno| explain(errno.into()))?;
             Ok((root, filter))
         }
         FileType::RegularFile => Ok((Root::file(view, &found, spelled).map_err(explain)?, Filter::everything())),
@@ -57,7 +57,7 @@ impl Root {
         format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(rest))
     }
 
-    fn directory(view: &FileView, found: &Found, scope: &Scope) -> Result<Self, Errno> {
+    fn directory(view: &FileView, found: &Found, scope: &Scope, room: Option<&Arc<Room>>) -> Result<Self, Errno> {
         let fd = folder::open_directory(found.handle.as_fd(), c".")?;
         // As everywhere in the walk: what was moved since the rules decided on it is gone.
         if !folder::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
@@ -67,9 +67,9 @@ impl Root {
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
         let prefix = prefix(&found.path);
         let mut ignores = None;
-        if scope.ignore_rules {
-            let place = Place { view, dir: fd.as_fd(), prefix: &prefix };
-            ignores = Ignores::of_entries(place, &names, ignores_above(view, &found.path));
+        if let Some(room) = room {
+            let place = Place { view, dir: fd.as_fd(), prefix: &prefix, room };
+            ignores = Ignores::of_entries(place, &names, ignores_above(view, &found.path, room));
         }
         let folder = Folder::new(fd, prefix, 0, ignores, names);
         Ok(Self { folder: Arc::new(folder), is_cut: !whole, is_file: false, spelled: scope.root.clone() })
@@ -89,13 +89,13 @@ impl Root {
 }
 
 /// What the ignore files above `path` say, as far up as may be read.
-fn ignores_above(view: &FileView, path: &Path) -> Option<Arc<Ignores>> {
+fn ignores_above(view: &FileView, path: &Path, room: &Arc<Room>) -> Option<Arc<Ignores>> {
     // Of the directories themselves, only the files count that are told of below.
     let untold = view.untold();
     let readable = path.ancestors().skip(1).map_while(|above| untold.find(above).ok());
     let above: Vec<Found> = readable.collect();
     above.iter().rev().fold(None, |ignores, found| {
-        let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path) };
+        let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path), room };
         Ignores::of_directory(place, ignores)
     })
 }

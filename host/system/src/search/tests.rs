@@ -53,7 +53,7 @@ impl<F: Fn() + Send> Visitor for Each<F> {
 }
 
 fn walk<F: Fn() + Send + Copy + Sync>(view: &FileView, scope: &Scope, budget: &Budget<'_>, each: F) -> Walked<Each<F>> {
-    let (root, filter) = root::open(view, scope).expect("the root");
+    let (root, filter) = root::open(view, scope, 2).expect("the root");
     let walk = Walk { view, root: &root, filter: &filter, budget, files_only: true, max_depth: None };
     walk.run(|| Each(each))
 }
@@ -185,7 +185,7 @@ fn a_cancelled_search_stops_inside_a_file() {
     let pattern = Pattern { regex: "needle".to_owned(), case_sensitive: true, ..Pattern::default() };
     let compiled = engine::compile(&pattern).expect("a regex");
     let mut engine = Engine::new(&compiled, &pattern, &view, &budget);
-    let (root, _) = root::open(&view, &scope).expect("the root");
+    let (root, _) = root::open(&view, &scope, 2).expect("the root");
     let mut sink = CancelAtMatch { control: &control, matches: 0 };
     let mut skipped = Skipped::default();
     let path = [&root.folder.prefix, &b"file"[..]].concat();

@@ -107,6 +107,7 @@ impl Walk<'_> {
                 cpu += used;
             }
         });
+        skipped.unreadable += self.filter.room().map_or(0, |room| room.left_out());
         Walked { visitors, skipped, cpu }
     }
 }
@@ -178,8 +179,8 @@ impl<'w, V: Visitor> Worker<'w, V> {
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
         self.skipped.unreadable += u64::from(!whole);
         let mut ignores = parent.ignores.clone();
-        if self.walk.filter.has_ignore_rules() {
-            let place = Place { view: self.walk.view, dir: fd.as_fd(), prefix: &path };
+        if let Some(room) = self.walk.filter.room() {
+            let place = Place { view: self.walk.view, dir: fd.as_fd(), prefix: &path, room };
             ignores = Ignores::of_entries(place, &names, ignores);
         }
         Some(Arc::new(Folder::new(fd, path, parent.depth + 1, ignores, names)))
