@@ -3,13 +3,17 @@
 //! In namespaces of their own, in which a mount is nobody else's.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
 
 use crate::support::{Cli, Ended, not_tried};
 
 const SECRET: &str = "the-planted-secret";
 
-/// Runs a script in namespaces of users, mounts and processes, `BERTH` being the call of a tool. None where there are none to be had.
+/// Runs a script in namespaces of users, mounts and processes, `BERTH` being the call of a tool and `SERVE` the server. None where there are
+/// none to be had.
 fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let enter = ["-Urpfm", "--kill-child", "sh", "-c"];
     let tried = Command::new("unshare").args(enter).arg("mount -t proc proc /proc").stderr(Stdio::null()).status();
@@ -21,8 +25,9 @@ fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     let program = berth.get_program().to_string_lossy().into_owned();
     let arguments: Vec<_> = berth.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let call = format!("{program} {}", arguments.join(" "));
+    let script = script.replace("BERTH", &call).replace("SERVE", &format!("{program} serve"));
     let mut shell = Command::new("unshare");
-    shell.args(enter).arg(format!("set -e; mount -t proc proc /proc; {}", script.replace("BERTH", &call)));
+    shell.args(enter).arg(format!("set -e; mount -t proc proc /proc; {script}"));
     shell.env_clear().current_dir(cli.work()).stdin(Stdio::null());
     shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
     Some(Ended::of(shell.env("PLANTED", SECRET).output().expect("it starts")))
@@ -98,4 +103,97 @@ fn berths_own_folders_are_out_of_reach_by_every_name() {
     assert!(!said.contains(SECRET), "{said}");
     assert!(ended.stdout.ends_with("file\n") && !ended.stdout.contains("made\n"), "{said}");
     assert!(said.contains("Berth's own files are out of reach"), "{said}");
+}
+
+/// What a file system is that nobody serves: a disk of the network whose server is gone, say.
+const HUNG: &str = "mkdir -p hung; exec 9<>/dev/fuse; mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung hung";
+
+#[test]
+fn a_file_system_that_does_not_answer_ends_the_calls_that_need_it_and_no_other() {
+    let cli = Cli::new();
+    fs::write(cli.work().join("plain"), "as it was").expect("a file is written");
+    let call = |id: u32, name: &str, arguments: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } });
+    let begin = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "tester", "version": "1" } } });
+    let mut lines = vec![begin, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })];
+    // More than there are cores, each in a way of its own.
+    lines.extend((1..=8).map(|id| call(id, "read", json!({ "path": "hung/file" }))));
+    lines.push(call(9, "write", json!({ "path": "hung/made", "content": "made" })));
+    lines.push(call(10, "read", json!({ "path": "plain" })));
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(cli.work().join("lines"), lines).expect("the requests are written");
+    let script = format!(
+        "{HUNG}
+        BERTH --set tools.call=2 read path=hung/file && echo read
+        BERTH --set tools.call=2 read path=plain
+        mkfifo answers; (cat lines; sleep 30) | SERVE --set tools.call=20 > answers & server=$!
+        grep -m1 '\"id\":10' answers; kill $server"
+    );
+    if !Path::new("/dev/fuse").exists() {
+        return not_tried("/dev/fuse");
+    }
+    let Some(ended) = in_namespaces(&cli, &script) else { return };
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(said.contains("error[timeout]: where its path leads was not known after 2 s"), "{said}");
+    assert!(ended.stdout.matches("as it was").count() == 2, "{said}");
+}
+
+/// What lies in a layer has another number there, and what is refused is refused by its path.
+#[test]
+fn rules_hold_for_what_layers_show() {
+    let cli = Cli::new();
+    cli.configure("[tools.file]\ndeny_read = [\"**/.env\"]\n");
+    for folder in ["below", "above", "work", "shown"] {
+        fs::create_dir(cli.work().join(folder)).expect("a folder is made");
+    }
+    for (file, text) in [("below/plain", "plain"), ("below/.env", SECRET)] {
+        fs::write(cli.work().join(file), text).expect("a file is written");
+    }
+    let script = "
+        mount -t overlay overlay -o lowerdir=below,upperdir=above,workdir=work shown; grep -q planted shown/.env && echo there
+        BERTH read path=shown/.env || true
+        BERTH grep pattern=planted path=shown || true
+        BERTH copy_path source=shown destination=copied || true
+        BERTH bash 'command=cat shown/.env; cat shown/plain' || true
+        BERTH write path=shown/plain content=changed
+        BERTH read path=shown/plain";
+    let Some(ended) = in_namespaces(&cli, script) else { return };
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(said.contains("there\n") && !said.contains(SECRET) && !cli.work().join("copied/.env").exists(), "{said}");
+    assert!(said.contains("plain\n") && said.contains("changed"), "{said}");
+    let text = |file: &str| fs::read_to_string(cli.work().join(file)).expect("it is there");
+    assert_eq!((text("below/plain").as_str(), text("above/plain").as_str()), ("plain", "changed"));
+}
+
+/// Who could make the ceiling would bound everybody on the machine, or nobody.
+#[test]
+fn the_ceiling_is_made_by_no_tool_whatever_is_granted() {
+    let cli = Cli::new();
+    cli.configure("[tools.file]\nallowed_paths = [\"/\"]\n[tools.shell]\nallowed_paths = [\".\", \"/etc\"]\n");
+    let script = "
+        mount -t tmpfs tmpfs /etc; mkdir elsewhere
+        for round in missing there; do
+            BERTH write path=/etc/berth/ceiling.toml content=made || true
+            BERTH create_directory path=/etc/berth/deep || true
+            BERTH move_path source=elsewhere destination=/etc/berth || true
+            BERTH bash 'command=mkdir -p /etc/berth && echo made > /etc/berth/ceiling.toml' || true
+            BERTH bash 'command=ln -s /tmp /etc/berth/ceiling.toml; mv elsewhere /etc/berth' || true
+            BERTH bash 'command=rm -rf /etc/berth; mv /etc/berth /etc/moved' || true
+            echo $round: $(find /etc)
+            mkdir -p /etc/berth
+        done
+        BERTH bash 'command=echo made > /etc/beside'; cat /etc/beside";
+    let Some(ended) = in_namespaces(&cli, script) else { return };
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("missing: /etc\n") && ended.stdout.contains("there: /etc /etc/berth\n"), "{said}");
+    assert!(ended.stdout.ends_with("made\n"), "{said}");
+}
+
+#[test]
+fn a_command_that_is_given_all_of_the_machine_says_why_it_does_not_start() {
+    let cli = Cli::new();
+    cli.configure("[tools.shell]\nallowed_paths = [\"/\"]\n");
+    let refused = cli.run(&["call", "--yes", "--set", "tools.autonomy=full", "bash", "command=echo ran"]).ends(1);
+    assert!(refused.stderr.contains("can't be given `/` as a whole") && refused.stderr.contains("`allowed_paths`"), "{}", refused.stderr);
+    assert!(!refused.stdout.contains("ran"), "{}", refused.stdout);
 }

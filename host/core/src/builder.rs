@@ -21,6 +21,7 @@ use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
+use crate::subjects::Lookups;
 
 /// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with [`build`](Self::build); what is said twice counts as
 /// said last, and what adds (plugins, providers) adds up.
@@ -189,10 +190,11 @@ impl HostBuilder {
         }
         plugins.check_patterns()?;
         plugins.tell_of_unknown_names();
-        let settings = Settings { home, max_call: limits.max_call, arguments: limits.arguments };
+        let settings = Settings { max_call: limits.max_call, arguments: limits.arguments };
         Ok(Host {
             plugins,
             settings,
+            lookups: Lookups::new(home),
             _watch: watch,
             session: Session::new(format!("process {}", std::process::id())),
             governor,

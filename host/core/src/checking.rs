@@ -98,7 +98,7 @@ impl Host {
 
         say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
         let blocked = rules.policy.blocked(subjects::commands(&tool, &facts.arguments));
-        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments), &mut facts.subjects) {
+        match self.lookups.decide_here(&tool, &mut facts.arguments, &mut facts.subjects) {
             Ok(()) => {}
             Err(failure) => {
                 let Some(denial) = &failure.denial else { return Err(failure) };

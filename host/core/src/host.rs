@@ -20,6 +20,7 @@ use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
+use crate::subjects::Lookups;
 use crate::waiting;
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
@@ -30,6 +31,7 @@ pub struct Host {
     /// Ends the watching with the host.
     pub(crate) _watch: Option<Watch>,
     pub(crate) settings: Settings,
+    pub(crate) lookups: Lookups,
     /// The session of calls that name none.
     pub(crate) session: Session,
     pub(crate) governor: Arc<Governor>,
@@ -43,7 +45,6 @@ pub struct Host {
 /// What holds for every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) home: Option<std::path::PathBuf>,
     pub(crate) max_call: Duration,
     /// Bytes of arguments as JSON text.
     pub(crate) arguments: usize,

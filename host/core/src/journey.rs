@@ -114,8 +114,7 @@ impl Host {
         if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &facts.arguments)) {
             return Err(refused(facts, blocked));
         }
-        // Nobody else has them yet, so they are not copied.
-        match subjects::decided(&tool, self.settings.home.as_deref(), Arc::make_mut(&mut facts.arguments), &mut facts.subjects) {
+        match self.lookups.decide(&tool, &mut facts.arguments, &mut facts.subjects, &rest.cancel).await {
             Ok(()) => {}
             Err(failure) => {
                 facts.decision = failure.denial.as_ref().map(Decision::of_grants);

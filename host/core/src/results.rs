@@ -25,6 +25,9 @@ use crate::facts::Facts;
 /// What takes more system calls than this is checked on a thread that may block.
 const QUICK: usize = 64;
 
+/// How long a check may take, on a file system that is slow or doesn't answer at all.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What a run has to take at least, beside the check, for its answer to be kept: so many times as long.
 const WORTH: u32 = 2;
 
@@ -142,6 +145,8 @@ impl Results {
             return view.is_still(&entry.sights);
         }
         let entry = Arc::clone(entry);
-        tokio::task::spawn_blocking(move || view.is_still(&entry.sights)).await.unwrap_or(false)
+        let looked = tokio::task::spawn_blocking(move || view.is_still(&entry.sights));
+        // A file system that doesn't answer by then says nothing of what is kept.
+        tokio::time::timeout(PATIENCE, looked).await.is_ok_and(|looked| looked.unwrap_or(false))
     }
 }

@@ -4,13 +4,15 @@
 //! use: absolute, below its grant.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use berth_contract::{Category, Failure, Subject, SubjectKind};
+use berth_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
 use berth_policy::ActedOn;
 use berth_policy::egress::Target;
 use berth_runtime::Plugin;
 use berth_system::files::{FileError, FileView, LastLink, real_or_given};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::catalogue::Tool;
 
@@ -20,25 +22,105 @@ const MAX_PATH: usize = 4096;
 /// Subjects in one argument.
 const MAX_SUBJECTS: usize = 1000;
 
+/// Look-ups that wait for a file system at a time: each takes a thread until it answers, also when nobody waits for that any more.
+const MAX_WAITING: usize = 64;
+
 /// The commands that a call would run.
 pub(crate) fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
     let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
-    subjects
-        .filter_map(|subject| arguments.pointer(&subject.pointer))
-        .flat_map(|value| match value {
-            Value::Array(items) => items.as_slice(),
-            value => std::slice::from_ref(value),
-        })
-        .filter_map(Value::as_str)
+    subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str)
 }
 
-/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds everything that the call acts on to
-/// `acted_on`: paths as they really are. A path that is left out is the working directory.
+/// Looks up what calls act on.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    /// What `~` stands for.
+    home: Option<PathBuf>,
+    /// Those that wait for a file system.
+    places: Arc<Semaphore>,
+}
+
+impl Lookups {
+    pub(crate) fn new(home: Option<PathBuf>) -> Self {
+        Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
+    }
+
+    /// [`decided`], where a file system that takes its time or doesn't answer keeps nobody else waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decided`]; `timeout` after the time of a call, `cancelled`.
+    pub(crate) async fn decide(
+        &self,
+        tool: &Arc<Tool>,
+        arguments: &mut Arc<Value>,
+        acted_on: &mut Vec<ActedOn>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
+        let Some(plugin) = tool.plugin.as_ref().filter(|plugin| !self.are_at_hand(tool, plugin, arguments)) else {
+            return self.decide_here(tool, arguments, acted_on);
+        };
+        let time = plugin.policy().limits.call;
+        let (tool, home, mut given) = (Arc::clone(tool), self.home.clone(), Arc::clone(arguments));
+        let look = async {
+            let place = Arc::clone(&self.places).acquire_owned().await;
+            let look = move || {
+                let (_place, mut found) = (place, Vec::new());
+                let decided = decided(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found);
+                (decided, given, found)
+            };
+            tokio::task::spawn_blocking(look).await
+        };
+        match tokio::time::timeout(time, cancel.run_until_cancelled(look)).await {
+            Ok(Some(Ok((decided, given, found)))) => {
+                *arguments = given;
+                acted_on.extend(found);
+                decided
+            }
+            Ok(Some(Err(broke_down))) => {
+                Err(Failure::new(Category::PermanentFailure, format!("looking at its path broke down: {broke_down}")))
+            }
+            Ok(None) => Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran")),
+            Err(_) => {
+                let message =
+                    format!("where its path leads was not known after {} s: the file system there does not answer", time.as_secs());
+                Err(Failure::new(Category::Timeout, message)
+                    .with_suggestion("Leave that place out, or ask a person to look after what is mounted there."))
+            }
+        }
+    }
+
+    /// [`decided`] on this thread.
+    pub(crate) fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
+        decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on)
+    }
+
+    /// Whether all paths can be looked up without waiting.
+    fn are_at_hand(&self, tool: &Tool, plugin: &Plugin, arguments: &Value) -> bool {
+        let policy = plugin.policy();
+        let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else { return true };
+        let view = FileView::new(Arc::clone(grants), true);
+        let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind.is_path());
+        let paths = subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str);
+        paths.take(MAX_SUBJECTS).all(|path| view.is_at_hand(&absolute(path, directory, self.home.as_deref())))
+    }
+}
+
+/// The values of an argument that may be a list.
+fn values(argument: &Value) -> &[Value] {
+    match argument {
+        Value::Array(items) => items,
+        value => std::slice::from_ref(value),
+    }
+}
+
+/// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds everything that
+/// the call acts on to `acted_on`: paths as they really are. A path that is left out is the working directory.
 ///
 /// # Errors
 ///
 /// The first refusal. What was refused is then the last of `acted_on`, as it was named.
-pub(crate) fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
+fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
     let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
@@ -124,7 +206,7 @@ fn located(plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str, 
         return Err(no_directory(plugin, path));
     };
     let absolute = absolute(path, directory, home);
-    let view = FileView::new(std::sync::Arc::clone(grants), policy.read_only || read_only);
+    let view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {

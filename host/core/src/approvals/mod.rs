@@ -27,7 +27,6 @@ pub use words::Mark;
 use crate::config::{Folders, Loaded};
 use crate::facts::Facts;
 use crate::host::Host;
-use crate::subjects;
 
 /// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
 const MAX_OPEN: usize = 64;
@@ -156,7 +155,7 @@ impl Host {
             Reply::Unasked(why) => return Err(unasked(facts, decision, &why)),
         };
         self.audit.approval(facts, &by, "yes", Some(scope.as_str())).await?;
-        self.acts_on_the_same(facts, decision, before).await?;
+        self.acts_on_the_same(facts, decision, before, cancel).await?;
         match scope {
             Scope::Once => {}
             Scope::Session => {
@@ -210,11 +209,16 @@ impl Host {
 
     /// Looks again at what a call acts on: while a person thinks, a link can come to lead elsewhere, or the file come to hold something in
     /// which the call changes more than was shown (`before` is the one that was shown), and the yes wasn't for that.
-    async fn acts_on_the_same(&self, facts: &Facts, decision: &Decision, before: Option<[u8; 32]>) -> Result<(), Failure> {
-        let Some(tool) = facts.tool.as_deref() else { return Ok(()) };
-        let mut arguments = (*facts.arguments).clone();
-        let mut acted_on = Vec::new();
-        subjects::decided(tool, self.settings.home.as_deref(), &mut arguments, &mut acted_on)?;
+    async fn acts_on_the_same(
+        &self,
+        facts: &Facts,
+        decision: &Decision,
+        before: Option<[u8; 32]>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
+        let Some(tool) = &facts.tool else { return Ok(()) };
+        let (mut arguments, mut acted_on) = (Arc::clone(&facts.arguments), Vec::new());
+        self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
         match acted_on == facts.subjects && self.told(facts, preview::of(facts).await)?.map(|seen| seen.before) == before {
             true => Ok(()),
             false => Err(unasked(facts, decision, "what it acts on has changed while one was asked")),

@@ -33,6 +33,14 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
+/// Whether the kernel knows what `path` names below `dir` without asking the file system, which may be slow or not answer at all. `false`
+/// too where it can't tell: before Linux 5.12.
+pub(super) fn knows(dir: BorrowedFd<'_>, path: &str) -> bool {
+    let flags = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    let found = rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags);
+    matches!(found, Ok(_) | Err(Errno::NOENT))
+}
+
 /// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.
 pub(super) fn open_beneath(dir: BorrowedFd<'_>, path: &str, flags: OFlags, also: ResolveFlags) -> Result<OwnedFd, Errno> {
     if path.len() > PATH_MAX {

@@ -89,6 +89,12 @@ pub enum PlacesError {
     /// More levels than are looked at.
     #[error("{} lies more than {MAX_DEPTH} folders deep, too deep to be looked into for sockets and for what the globs deny", .0.display())]
     TooDeep(PathBuf),
+    /// All of the machine.
+    #[error(
+        "commands can't be given `/` as a whole: they run in a root directory of their own. Name the directories below it in `allowed_paths`; \
+         what programs need of the system, they see anyway"
+    )]
+    Root,
     /// A folder that can't be looked into.
     #[error("{0} can't be looked into for sockets and for what the globs deny: {1}")]
     Unreadable(PathBuf, std::io::Error),
@@ -125,6 +131,9 @@ impl Places {
             }
         }
         let mut trees = needed;
+        if namespaces && trees.iter().any(|tree| tree.path == "/") {
+            return Err(PlacesError::Root);
+        }
         let call = command.path_rules.as_deref();
         let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
         let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
@@ -134,7 +143,6 @@ impl Places {
         let held = self.own(&trees, namespaces, &mut denied);
         let kernels: BTreeSet<PathBuf> = trees
             .iter()
-            .filter(|tree| tree.path != "/")
             .flat_map(|tree| mounts.below(Path::new(&tree.path)).filter(|mount| mount.is_kernels() && mount.point != Path::new(&tree.path)))
             .map(|mount| mount.point.clone())
             .collect();
@@ -212,7 +220,8 @@ impl Places {
             };
             // A folder that isn't there yet could be made, with a configuration in it that counts from then on.
             if writable && own.path.extension().is_none() && std::fs::symlink_metadata(&own.path).is_err() {
-                let _ = std::fs::create_dir_all(&own.path);
+                let _ = own.path.parent().map(std::fs::create_dir_all);
+                held.extend(Held::at(&own.path));
             }
             if own.secret { &mut denied.hidden } else { &mut denied.frozen }.insert(own.path.clone());
         }
