@@ -94,7 +94,7 @@ impl Rules {
 fn is_plain(glob: &str) -> bool {
     let (anywhere, name) = glob.strip_prefix("**/").map_or((false, glob), |name| (true, name));
     let (name, is_extension) = name.strip_prefix("*.").filter(|_| anywhere).map_or((name, false), |extension| (extension, true));
-    !name.is_empty() && !name.contains(WILDCARDS) && !(is_extension && name.contains(['.', '/']))
+    !(name.is_empty() || name.contains(WILDCARDS) || is_extension && name.contains(['.', '/']))
 }
 
 /// The lines of a file and the globs in them, by the rules of gitignore(5) as `ignore` reads them.
