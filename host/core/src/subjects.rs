@@ -57,7 +57,8 @@ impl Lookups {
         acted_on: &mut Vec<ActedOn>,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
-        let Some(plugin) = tool.plugin.as_ref().filter(|plugin| !self.are_at_hand(tool, plugin, arguments)) else {
+        let uncached = tool.plugin.as_ref().and_then(|plugin| Some((plugin, self.first_uncached(tool, plugin, arguments)?)));
+        let Some((plugin, uncached)) = uncached else {
             return self.decide_here(tool, arguments, acted_on);
         };
         let time = plugin.policy().limits.call;
@@ -82,10 +83,9 @@ impl Lookups {
             }
             Ok(None) => Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran")),
             Err(_) => {
-                let message =
-                    format!("where its path leads was not known after {} s: the file system there does not answer", time.as_secs());
-                Err(Failure::new(Category::Timeout, message)
-                    .with_suggestion("Leave that place out, or ask a person to look after what is mounted there."))
+                let message = format!("the file system of {} did not answer within {} s", uncached.display(), time.as_secs());
+                let suggestion = "Use another path, or ask the user to check what is mounted there.";
+                Err(Failure::new(Category::Timeout, message).with_suggestion(suggestion))
             }
         }
     }
@@ -95,14 +95,15 @@ impl Lookups {
         decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on)
     }
 
-    /// Whether all paths can be looked up without waiting.
-    fn are_at_hand(&self, tool: &Tool, plugin: &Plugin, arguments: &Value) -> bool {
+    /// The first path that the kernel has to ask a file system for.
+    fn first_uncached(&self, tool: &Tool, plugin: &Plugin, arguments: &Value) -> Option<PathBuf> {
         let policy = plugin.policy();
-        let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else { return true };
+        let (grants, directory) = (policy.files.as_ref()?, policy.directory()?);
         let view = FileView::new(Arc::clone(grants), true);
         let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind.is_path());
         let paths = subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str);
-        paths.take(MAX_SUBJECTS).all(|path| view.is_at_hand(&absolute(path, directory, self.home.as_deref())))
+        let mut paths = paths.take(MAX_SUBJECTS).map(|path| absolute(path, directory, self.home.as_deref()));
+        paths.find(|path| !view.is_cached(path))
     }
 }
 

@@ -33,9 +33,9 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// Whether the kernel knows what `path` names below `dir` without asking the file system, which may be slow or not answer at all. `false`
-/// too where it can't tell: before Linux 5.12.
-pub(super) fn knows(dir: BorrowedFd<'_>, path: &str) -> bool {
+/// Whether the kernel can resolve `path` below `dir` from its cache. The file system would have to be asked otherwise, which may be slow or not
+/// answer at all. Before Linux 5.12: `false`.
+pub(super) fn is_cached(dir: BorrowedFd<'_>, path: &str) -> bool {
     let flags = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
     let found = rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags);
     matches!(found, Ok(_) | Err(Errno::NOENT))

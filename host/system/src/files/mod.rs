@@ -246,10 +246,10 @@ impl FileView {
         Ok(found)
     }
 
-    /// Whether [locating](Self::locate) an absolute path keeps nobody waiting: the kernel remembers where it leads.
-    pub fn is_at_hand(&self, path: &Path) -> bool {
+    /// Whether the kernel can resolve an absolute path from its cache, so that [locating](Self::locate) it does not wait for a file system.
+    pub fn is_cached(&self, path: &Path) -> bool {
         let below = self.grants.covering(path).and_then(|(root, rest)| Some((root, rest.to_str()?)));
-        below.is_some_and(|(root, rest)| kernel::knows(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }))
+        below.is_some_and(|(root, rest)| kernel::is_cached(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }))
     }
 
     /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it, and where it really
