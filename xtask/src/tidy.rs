@@ -76,6 +76,7 @@ const RULES: &[Rule] = rules![
     code::files_stay_small,
     code::every_crate_says_what_it_is,
     code::every_crate_takes_what_the_workspace_fixes,
+    code::every_dependency_is_named_by_code,
     text::text_is_clean,
     text::no_file_names_a_machine,
     text::links_lead_somewhere,

@@ -134,6 +134,20 @@ pub(crate) fn every_crate_takes_what_the_workspace_fixes(tree: &Tree) -> Vec<Vio
     found
 }
 
+pub(crate) fn every_dependency_is_named_by_code(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, manifest) in tree.manifests(&RUST).filter(|(_, manifest)| manifest.string("package", "name").is_some()) {
+        let folder = file.path.trim_end_matches("Cargo.toml");
+        for dependency in manifest.dependencies() {
+            let name = dependency.name.replace('-', "_");
+            if !tree.rust(&[folder]).any(|(_, source)| mentions(&source.code, &name)) {
+                found.push(at(file, dependency.line, format!("no code names `{name}`: take `{}` out", dependency.name)));
+            }
+        }
+    }
+    found
+}
+
 /// `src/lib.rs`, `src/main.rs`, `src/bin/x.rs`, `src/bin/x/main.rs`, `build.rs`, `tests/x.rs`.
 fn is_crate_root(path: &str) -> bool {
     let direct = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| !rest.contains('/') || rest.ends_with("/main.rs"));

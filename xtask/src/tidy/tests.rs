@@ -192,6 +192,20 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "every_dependency_is_named_by_code",
+        bad: &[
+            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\nsha2.workspace = true\n"),
+            ("host/core/src/lib.rs", "// cap_std::fs\nuse sha2::Digest;\n"),
+            ("host/mcp/src/lib.rs", "use cap_std::fs;\n"),
+        ],
+        lines: &["host/core/Cargo.toml:4"],
+        good: &[
+            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\n[dev-dependencies]\nwat = \"1\"\n"),
+            ("host/core/src/lib.rs", "fn f(a: cap_std::fs::Dir) {}\n"),
+            ("host/core/tests/a.rs", "use wat::parse_str;\n"),
+        ],
+    },
+    Sample {
         rule: "text_is_clean",
         bad: &[("a.md", "one \n\ttwo\nthree"), ("b.rs", "one\n\n")],
         lines: &["a.md:1", "a.md:2", "a.md:3", "b.rs:2"],
