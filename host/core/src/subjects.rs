@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use berth_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
 use berth_policy::ActedOn;
@@ -57,18 +58,20 @@ impl Lookups {
         acted_on: &mut Vec<ActedOn>,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
-        let uncached = tool.plugin.as_ref().and_then(|plugin| Some((plugin, self.first_uncached(tool, plugin, arguments)?)));
-        let Some((plugin, uncached)) = uncached else {
-            return self.decide_here(tool, arguments, acted_on);
+        let before = acted_on.len();
+        let (path, time) = match decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
+            Ok(()) => return Ok(()),
+            Err(Undecided::Failed(failure)) => return Err(failure),
+            Err(Undecided::Uncached { path, time }) => (path, time),
         };
-        let time = plugin.policy().limits.call;
+        acted_on.truncate(before);
         let (tool, home, mut given) = (Arc::clone(tool), self.home.clone(), Arc::clone(arguments));
         let look = async {
             let place = Arc::clone(&self.places).acquire_owned().await;
             let look = move || {
                 let (_place, mut found) = (place, Vec::new());
-                let decided = decided(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found);
-                (decided, given, found)
+                let decided = decided(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found, false);
+                (decided.map_err(Undecided::into_failure), given, found)
             };
             tokio::task::spawn_blocking(look).await
         };
@@ -82,28 +85,40 @@ impl Lookups {
                 Err(Failure::new(Category::PermanentFailure, format!("looking at its path broke down: {broke_down}")))
             }
             Ok(None) => Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran")),
-            Err(_) => {
-                let message = format!("the file system of {} did not answer within {} s", uncached.display(), time.as_secs());
-                let suggestion = "Use another path, or ask the user to check what is mounted there.";
-                Err(Failure::new(Category::Timeout, message).with_suggestion(suggestion))
-            }
+            Err(_) => Err(Undecided::Uncached { path, time }.into_failure()),
         }
     }
 
     /// [`decided`] on this thread.
     pub(crate) fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
-        decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on)
+        decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(Undecided::into_failure)
     }
+}
 
-    /// The first path that the kernel has to ask a file system for.
-    fn first_uncached(&self, tool: &Tool, plugin: &Plugin, arguments: &Value) -> Option<PathBuf> {
-        let policy = plugin.policy();
-        let (grants, directory) = (policy.files.as_ref()?, policy.directory()?);
-        let view = FileView::new(Arc::clone(grants), true);
-        let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind.is_path());
-        let paths = subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str);
-        let mut paths = paths.take(MAX_SUBJECTS).map(|path| absolute(path, directory, self.home.as_deref()));
-        paths.find(|path| !view.is_cached(path))
+/// Why it is not decided what a call acts on.
+enum Undecided {
+    /// A file system has to be asked where this path leads. A call of the tool has so much time.
+    Uncached { path: PathBuf, time: Duration },
+    /// The call can't run.
+    Failed(Failure),
+}
+
+impl Undecided {
+    fn into_failure(self) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::Uncached { path, time } => {
+                let message = format!("the file system of {} did not answer within {} s", path.display(), time.as_secs());
+                let suggestion = "Use another path, or ask the user to check what is mounted there.";
+                Failure::new(Category::Timeout, message).with_suggestion(suggestion)
+            }
+        }
+    }
+}
+
+impl From<Failure> for Undecided {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
     }
 }
 
@@ -120,8 +135,9 @@ fn values(argument: &Value) -> &[Value] {
 ///
 /// # Errors
 ///
-/// The first refusal. What was refused is then the last of `acted_on`, as it was named.
-fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
+/// The first refusal. What was refused is then the last of `acted_on`, as it was named. With `cached`, also what the kernel doesn't have in its
+/// cache.
+fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>, cached: bool) -> Result<(), Undecided> {
     let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
@@ -130,8 +146,9 @@ fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &m
         let mut take = |text: &mut String| {
             match plugin {
                 Some(plugin) => {
-                    let located = match located(plugin, home, subject, text, read_only) {
+                    let located = match located(plugin, home, subject, text, read_only, cached) {
                         Ok(located) => located,
+                        Err(uncached @ Undecided::Uncached { .. }) => return Err(uncached),
                         Err(failure) => {
                             let directory = plugin.policy().directory().unwrap_or(Path::new(""));
                             add(absolute(text, directory, home).to_string_lossy().into_owned());
@@ -144,13 +161,13 @@ fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &m
                 None if subject.kind == SubjectKind::Url => add(url(tool, text)?),
                 None => add(text.clone()),
             }
-            Ok::<(), Failure>(())
+            Ok::<(), Undecided>(())
         };
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(text)) => take(text)?,
             Some(Value::Array(items)) if items.len() > MAX_SUBJECTS => {
                 let message = format!("{} of them at once are too many; at most {MAX_SUBJECTS} are taken", items.len());
-                return Err(Failure::new(Category::InvalidParameters, format!("{}: {message}", subject.pointer)));
+                return Err(Failure::new(Category::InvalidParameters, format!("{}: {message}", subject.pointer)).into());
             }
             Some(Value::Array(items)) => {
                 for item in items {
@@ -197,23 +214,32 @@ struct Located {
     real: String,
 }
 
-fn located(plugin: &Plugin, home: Option<&Path>, subject: &Subject, path: &str, read_only: bool) -> Result<Located, Failure> {
+fn located(
+    plugin: &Plugin,
+    home: Option<&Path>,
+    subject: &Subject,
+    path: &str,
+    read_only: bool,
+    cached: bool,
+) -> Result<Located, Undecided> {
     if path.len() > MAX_PATH {
         let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
-        return Err(Failure::new(Category::InvalidParameters, message));
+        return Err(Failure::new(Category::InvalidParameters, message).into());
     }
     let policy = plugin.policy();
     let (Some(grants), Some(directory)) = (&policy.files, policy.directory()) else {
-        return Err(no_directory(plugin, path));
+        return Err(no_directory(plugin, path).into());
     };
     let absolute = absolute(path, directory, home);
     let view = FileView::new(Arc::clone(grants), policy.read_only || read_only);
+    let view = if cached { view.cached() } else { view };
     let last = if subject.kind == SubjectKind::Name { LastLink::Meant } else { LastLink::Followed };
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
         // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
         Ok(located) => Ok(Located { given: text(&located.given), real: text(&located.real) }),
-        Err(FileError::Denied(denial)) => Err(Failure::denied(*denial)),
+        Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
+        Err(_) if cached => Err(Undecided::Uncached { path: absolute, time: policy.limits.call }),
         // Too long for the kernel, once it was made absolute.
         Err(FileError::Errno(_)) => Ok(Located { given: text(&absolute), real: text(&real_or_given(&absolute)) }),
     }

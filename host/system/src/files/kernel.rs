@@ -33,12 +33,18 @@ pub(super) fn resolve(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<O
     open_beneath(dir, path, flags, ResolveFlags::empty())
 }
 
-/// Whether the kernel can resolve `path` below `dir` from its cache. The file system would have to be asked otherwise, which may be slow or not
-/// answer at all. Before Linux 5.12: `false`.
-pub(super) fn is_cached(dir: BorrowedFd<'_>, path: &str) -> bool {
-    let flags = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
-    let found = rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags);
-    matches!(found, Ok(_) | Err(Errno::NOENT))
+/// The same from the kernel's cache, without asking a file system, which may be slow or not answer at all.
+///
+/// # Errors
+///
+/// `AGAIN` where the cache doesn't have it, and before Linux 5.12.
+pub(super) fn resolve_cached(dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<OwnedFd, Errno> {
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve).map_err(|errno| if errno == Errno::INVAL { Errno::AGAIN } else { errno })
 }
 
 /// Opens `path` below `dir`, never out of it and never through the magic links of `/proc`.

@@ -58,6 +58,8 @@ pub struct FileView {
     watcher: Option<Arc<Watcher>>,
     /// The rules about calls, where they say something of paths, and who is told what listings leave out on their account.
     call: Option<(Arc<dyn PathRules>, Arc<Report>)>,
+    /// Whether only what the kernel has in its cache is resolved.
+    cached: bool,
 }
 
 /// What a call has made, as far as that matters later.
@@ -143,7 +145,13 @@ impl FileView {
     /// A view of `grants`; with `read_only`, nothing may be written.
     pub fn new(grants: Arc<Grants>, read_only: bool) -> Self {
         let aliases = grants.aliases();
-        Self { grants, read_only, aliases, devices: Arc::default(), made: Arc::default(), watcher: None, call: None }
+        Self { grants, read_only, aliases, devices: Arc::default(), made: Arc::default(), watcher: None, call: None, cached: false }
+    }
+
+    /// The same view, which asks no file system where names lead: what the kernel doesn't have in its cache fails with `AGAIN`.
+    #[must_use]
+    pub fn cached(self) -> Self {
+        Self { cached: true, ..self }
     }
 
     /// The same view of a call of which rules about calls say which paths it may reach.
@@ -246,12 +254,6 @@ impl FileView {
         Ok(found)
     }
 
-    /// Whether the kernel can resolve an absolute path from its cache, so that [locating](Self::locate) it does not wait for a file system.
-    pub fn is_cached(&self, path: &Path) -> bool {
-        let below = self.grants.covering(path).and_then(|(root, rest)| Some((root, rest.to_str()?)));
-        below.is_some_and(|(root, rest)| kernel::is_cached(root.dir.as_fd(), if rest.is_empty() { "." } else { rest }))
-    }
-
     /// Decides on an absolute path before a tool is started with it, and returns the form in which the tool can use it, and where it really
     /// leads. What does not exist yet is decided on where it would be made.
     ///
@@ -265,6 +267,9 @@ impl FileView {
         let located = self.locate_spelled(path, access, last, MAX_LINKS);
         if !matches!(located, Err(FileError::Denied(_))) {
             return located;
+        }
+        if self.cached {
+            return Err(Errno::AGAIN.into());
         }
         // Perhaps it is only spelled differently: a link above the grant or from one grant to another, a `..` too many. Looking has no
         // side effects, what it finds is decided on like any other path, and the refusal is the same whether or not something is there.
@@ -314,6 +319,7 @@ impl FileView {
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
                     there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
                 }
+                Err(FileError::Errno(Errno::AGAIN)) if self.cached => return Err(Errno::AGAIN.into()),
                 // The tool will meet it too; until then, its nearest folder that is there tells where it lies.
                 Err(FileError::Errno(_)) => return Ok(Located { real: real_or_given(&given), given }),
                 Err(denied) => return Err(denied),
@@ -330,7 +336,8 @@ impl FileView {
     }
 
     fn resolve_untold(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
-        let handle = match kernel::resolve(dir, path, follow) {
+        let resolved = if self.cached { kernel::resolve_cached(dir, path, follow) } else { kernel::resolve(dir, path, follow) };
+        let handle = match resolved {
             Ok(handle) => handle,
             Err(Errno::XDEV) => return Err(self.leads_out(dir, path, access)),
             Err(errno @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => {
