@@ -23,6 +23,13 @@ use crate::session::Session;
 use crate::shape::Shaping;
 use crate::subjects::Lookups;
 
+impl Host {
+    /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+}
+
 /// Collects what a [`Host`] is made of. It begins with [`Host::builder`] and ends with [`build`](Self::build); what is said twice counts as
 /// said last, and what adds (plugins, providers) adds up.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use berth_runtime::{Origin, Plugin};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use crate::filters::Chain;
-use crate::plugins::Tally;
-use crate::validate;
+use crate::filter_chain::Chain;
+use crate::schema;
+use crate::tally::Tally;
 
 /// How alike two names have to be for one to be proposed for the other.
 const SIMILAR: f64 = 0.75;
@@ -98,7 +98,7 @@ impl Tool {
             return Ok(validator);
         }
         let Definition { name, input_schema, .. } = &*self.definition;
-        let validator = validate::compile(input_schema);
+        let validator = schema::compile(input_schema);
         let validator = validator.map_err(|reason| format!("the input schema of its tool `{name}` can't be used: {reason}"))?;
         Ok(self.validator.get_or_init(|| validator))
     }

@@ -119,7 +119,7 @@ impl Host {
         }
         let waits = waiting::waits(&rules, &catalogue, facts).unwrap_or_else(|error| Some(waiting::unknown_decision(&error)));
         say(gates, Gate::Dependencies, waits);
-        let counted = rules.counting.look(facts);
+        let counted = rules.counting.look(&facts.session, facts.acts());
         for gate in [Gate::Quota, Gate::Rate] {
             say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
         }

@@ -7,7 +7,6 @@ use berth_contract::{Category, Failure};
 use berth_policy::{Bounds, Counts, Decision, Gate, Origin, Place, Reached, Verdict};
 
 use crate::config::Loaded;
-use crate::facts::Facts;
 use crate::session::{Session, SessionState};
 
 /// What to do about a session that can't be read or kept.
@@ -50,15 +49,14 @@ impl Counting {
     /// # Errors
     ///
     /// There is none, or nobody knows.
-    pub(crate) fn take(&self, facts: &Facts) -> Result<Option<Taken>, Box<Refused>> {
-        let acts = facts.acts();
+    pub(crate) fn take(&self, session: &Session, acts: bool, tool: &str) -> Result<Option<Taken>, Box<Refused>> {
         if !self.bounds.concern(acts) {
             return Ok(None);
         }
         let now = milliseconds(SystemTime::now());
-        match facts.session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
-            Ok(Ok(place)) => Ok(Some(Taken { session: facts.session.clone(), place: Some(place) })),
-            Ok(Err(reached)) => Err(Box::new(self.refused(reached, facts))),
+        match session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
+            Ok(Ok(place)) => Ok(Some(Taken { session: session.clone(), place: Some(place) })),
+            Ok(Err(reached)) => Err(Box::new(self.refused(reached, tool))),
             // Who can't count must not let pass.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
@@ -69,13 +67,12 @@ impl Counting {
     }
 
     /// What `take` would say now, without taking anything.
-    pub(crate) fn look(&self, facts: &Facts) -> Option<Decision> {
-        let acts = facts.acts();
+    pub(crate) fn look(&self, session: &Session, acts: bool) -> Option<Decision> {
         if !self.bounds.concern(acts) {
             return None;
         }
         let now = milliseconds(SystemTime::now());
-        let reached = facts.session.look(|state| {
+        let reached = session.look(|state| {
             let (mut calls, mut acted) = (state.calls, state.acted.clone());
             self.bounds.take(&mut Counts { calls: &mut calls, acted: &mut acted }, acts, now).err()
         });
@@ -90,9 +87,9 @@ impl Counting {
         }
     }
 
-    fn refused(&self, reached: Reached, facts: &Facts) -> Refused {
+    fn refused(&self, reached: Reached, tool: &str) -> Refused {
         let decision = self.decision(reached);
-        let mut failure = Failure::denied(decision.denial(format!("call {}", facts.asked)));
+        let mut failure = Failure::denied(decision.denial(format!("call {tool}")));
         failure.code = Some("quota_blocked".to_owned());
         if let Reached::Rate { again_after } = reached {
             failure = Failure { category: Category::RateLimited, retry_after: Some(again_after), ..failure.with_code("rate") };

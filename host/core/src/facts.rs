@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::{CallId, Content, Report};
-use berth_policy::{ActedOn, Action, Decision, Phase, Trust};
+use berth_policy::{ActedOn, Action, Decision, Phase, ReachedPaths, Trust};
 use serde_json::Value;
 
-use crate::approvals::Approval;
+use crate::answer::{Approval, Audience, Filtered, Remainder};
+use crate::answer_cache::Key;
 use crate::catalogue::Tool;
 use crate::counting::Taken;
-use crate::filters::Filtered;
-use crate::governor::Reached;
-use crate::host::{Audience, Remainder};
-use crate::results::Key;
 use crate::session::Session;
 
 /// A call on its way. Each step of the journey adds what it found out.
@@ -65,6 +62,20 @@ pub(crate) struct Facts {
     /// Where what is left out can be read.
     pub(crate) rest: Option<Remainder>,
     pub(crate) report: Arc<Report>,
+}
+
+/// The rules that say what a call may reach beside what it names.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) paths: Arc<ReachedPaths>,
+    pub(crate) generation: u64,
+}
+
+impl Reached {
+    /// What no other rules have: an answer that was made under some is no answer under others.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {}", self.generation, self.paths.identity())
+    }
 }
 
 impl Facts {

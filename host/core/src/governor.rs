@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use berth_contract::{Definition, HostError};
-use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
+use berth_policy::{Decision, Dependencies, Policy, Switches, Verdict};
 
 use crate::catalogue::Tool;
 use crate::config::Loaded;
 use crate::counting::{Counting, Refused, Taken};
-use crate::facts::Facts;
+use crate::facts::{Facts, Reached};
 
 /// Decides on calls. What it decides by is exchanged as a whole.
 #[derive(Debug)]
@@ -26,20 +26,6 @@ pub(crate) struct Rules {
     pub(crate) switches: Switches,
     pub(crate) dependencies: Option<Dependencies>,
     pub(crate) counting: Counting,
-}
-
-/// The rules that say what a call may reach beside what it names.
-#[derive(Debug)]
-pub(crate) struct Reached {
-    pub(crate) paths: Arc<ReachedPaths>,
-    generation: u64,
-}
-
-impl Reached {
-    /// What no other rules have: an answer that was made under some is no answer under others.
-    pub(crate) fn identity(&self) -> String {
-        format!("{} {}", self.generation, self.paths.identity())
-    }
 }
 
 impl Rules {
@@ -113,7 +99,7 @@ impl Governor {
     ///
     /// The bound that is reached.
     pub(crate) fn count(&self, facts: &Facts) -> Result<Option<Taken>, Box<Refused>> {
-        self.rules().counting.take(facts)
+        self.rules().counting.take(&facts.session, facts.acts(), &facts.asked)
     }
 
     /// What is decided by now.

@@ -1,19 +1,21 @@
+//! The host as a program sees it.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{
-    CallId, CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition, FilterInput, FilterVerdict, NoEvents,
-    Outcome,
+    CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition, FilterInput, FilterVerdict, HostError, NoEvents,
 };
-use berth_policy::{Decision, Phase, Trust};
+use berth_policy::{Phase, Trust};
 use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::HostBuilder;
-use crate::approvals::{Approval, Approver, Asking};
+use crate::answer::Audience;
+use crate::approvals::{Approver, Asking};
 use crate::audit::Audit;
-use crate::filters::{FilterCounts, Filtered, Link};
+use crate::filter_chain::Link;
+use crate::filters::FilterCounts;
 use crate::governor::{Governor, Rules};
 use crate::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use crate::results::Results;
@@ -21,7 +23,7 @@ use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
 use crate::subjects::Lookups;
-use crate::waiting;
+use crate::waiting::{self, Offered};
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///
@@ -96,16 +98,6 @@ impl Request {
     }
 }
 
-/// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Audience {
-    /// A model: what strangers wrote stands behind a fence, and of a long text it gets the ends, and the rest by `read_overflow`.
-    #[default]
-    Model,
-    /// A person or a program, who takes the text whole and as it is.
-    Person,
-}
-
 /// A filter of a host, and how it fares.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterState {
@@ -120,71 +112,31 @@ pub struct FilterState {
     pub counts: FilterCounts,
 }
 
-/// What a call came to.
-#[derive(Debug)]
-pub struct Answer {
-    /// The call's id, as the log has it: no other call has it.
-    pub id: CallId,
-    /// The tool's full name, where one was found.
-    pub tool: Option<String>,
-    /// What offers it: a plugin's name, where it is one of a plugin.
-    pub provider: Option<String>,
-    /// The output, or the failure.
-    pub outcome: Outcome,
-    /// What the gates decided, where the call came to them.
-    pub decision: Option<Decision>,
-    /// Who agreed to it, where somebody was asked.
-    pub approval: Option<Approval>,
-    /// Whether an earlier answer served.
-    pub cached: bool,
-    /// Whether a part of the answer was left out; its text says where.
-    pub truncated: bool,
-    /// Whether it is for a model, and was written by untrusted sources: its text stands behind a fence.
-    pub untrusted: bool,
-    /// What the host has to say of the answer. Its text says it too.
-    pub notices: Vec<String>,
-    /// Where what is left out can be read. `None`: nothing was, or it could not be kept.
-    pub rest: Option<Remainder>,
-    /// What filters left out of it. `None`: nothing.
-    pub filtered: Option<Filtered>,
-    /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
-    /// `shape`, which every answer goes through.
-    pub steps: Vec<Step>,
-}
-
-/// Where `read_overflow` reads on in an answer that was too long, or filtered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remainder {
-    /// The id of the whole answer.
-    pub id: String,
-    /// The character from which on something is left out.
-    pub offset: usize,
-}
-
-/// A step of a call's journey.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Step {
-    /// `resolve`, `validate`, `govern`, `approve`, `intent`, `cache`, `run`, `shape`, `record`.
-    pub name: &'static str,
-    /// How long it took, in microseconds.
-    #[serde(rename = "micros", serialize_with = "micros")]
-    pub time: Duration,
-}
-
-fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
-}
-
 impl Host {
-    /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.
-    pub fn builder() -> HostBuilder {
-        HostBuilder::default()
-    }
-
     /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them,
     /// nor is what the configuration switches off, nor are tools of which the rules deny every call; who calls one gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
         waiting::listed(&self.governor.rules(), &self.plugins.catalogue())
+    }
+
+    /// The tools as `session` may see them now: those of [`tools`](Self::tools), without those that wait for others
+    /// (`[tools.dependencies]`). Where all of them would wait, none does.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::Io`]: what the session has done can't be read.
+    pub fn tools_for(&self, session: &Session) -> Result<Vec<Offered>, HostError> {
+        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
+        let tools = waiting::listed(&rules, &catalogue);
+        let Some(dependencies) = &rules.dependencies else {
+            return Ok(tools.into_iter().map(|definition| Offered { definition, boost: 0.0 }).collect());
+        };
+        session.look(|state| {
+            let completed = &state.completed;
+            let deadlocked = dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
+            let offered = tools.into_iter().filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
+            offered.map(|definition| Offered { boost: dependencies.boost(&definition.name, completed), definition }).collect()
+        })
     }
 
     /// The tool that a name or an alias stands for, now. `None`: a call of it would fail with
@@ -226,7 +178,7 @@ impl Host {
     /// # Errors
     ///
     /// [`HostError::Config`](crate::HostError::Config) for a rule that can't be used. The old rules hold on then.
-    pub fn reload_rules(&self, config: &crate::config::Loaded) -> Result<(), berth_contract::HostError> {
+    pub fn reload_rules(&self, config: &crate::config::Loaded) -> Result<(), HostError> {
         self.governor.exchange(Rules::of(config)?);
         self.asking.exchange(config.clone());
         Ok(())

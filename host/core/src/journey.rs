@@ -9,11 +9,12 @@ use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, F
 use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
+use crate::answer::{Answer, Step};
 use crate::approvals::Approver;
 use crate::audit::Audit;
 use crate::catalogue::{Catalogue, Tool};
 use crate::facts::Facts;
-use crate::host::{Answer, Host, Request, Step};
+use crate::host::{Host, Request};
 use crate::{subjects, validate, waiting};
 
 impl Host {

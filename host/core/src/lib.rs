@@ -229,8 +229,12 @@
 //! and goes to the person who runs the program: it comes from building and inspecting, never from a call. A plugin of the configuration or
 //! of the plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says why.
 
+mod answer;
+mod answer_cache;
 mod approvals;
+mod approve;
 pub mod audit;
+mod blocking;
 mod builder;
 mod catalogue;
 mod checking;
@@ -239,7 +243,9 @@ pub mod config;
 mod counting;
 pub mod doctor;
 mod facts;
+mod filter_chain;
 mod filters;
+mod fingerprint;
 mod governor;
 mod host;
 mod journey;
@@ -247,16 +253,18 @@ mod overflow;
 mod plugins;
 mod results;
 mod retry;
+mod schema;
 mod session;
 mod shape;
 pub mod state;
 mod subjects;
+mod tally;
 mod validate;
 mod waiting;
 
-pub use approvals::{
-    Always, Approval, Approver, Attached, Fingerprint, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply, Scope,
-};
+pub use answer::{Answer, Approval, Audience, Filtered, Remainder, Scope, Step};
+pub use answer_cache::AnswersKept;
+pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence, Content, Definition, Denial, Events,
@@ -272,13 +280,13 @@ pub use berth_runtime::{
 pub use berth_system::egress::Resolve;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
-pub use filters::{FilterCounts, Filtered};
-pub use host::{Answer, Audience, FilterState, Host, Remainder, Request, Step};
+pub use filters::FilterCounts;
+pub use fingerprint::Fingerprint;
+pub use host::{FilterState, Host, Request};
 pub use plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use plugins::{
     Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
 };
-pub use results::AnswersKept;
 pub use session::Session;
 pub use shape::structured_schema;
 pub use waiting::Offered;

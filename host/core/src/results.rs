@@ -3,8 +3,6 @@
 //! What is kept is the tool's own output, before it is shaped: a kept answer goes the same way as a fresh one, and says what the rules of
 //! the moment let it say.
 
-mod answers;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -14,10 +12,7 @@ use berth_policy::canonical;
 use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
 
-pub use answers::AnswersKept;
-pub(crate) use answers::{Answers, Bounds, Key};
-use answers::{Entry, bytes_of};
-
+use crate::answer_cache::{Bounds, Entry, Key, bytes_of};
 use crate::catalogue::Tool;
 use crate::config::ResultCache;
 use crate::facts::Facts;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::HostError;
 
+use crate::answer_cache::{Answers, AnswersKept};
 use crate::config::Folders;
-use crate::results::{Answers, AnswersKept};
 pub(crate) use kept::kept_in;
 pub(crate) use state::{SessionState, seconds};
 

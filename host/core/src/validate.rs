@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Category, Definition, Failure};
+use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use crate::catalogue::Tool;
@@ -19,20 +19,6 @@ const MAX_PROBLEM: usize = 300;
 
 /// Values of the arguments times values of the schema: a second or so.
 const MAX_WORK: usize = 20_000_000;
-
-/// Bytes of a compiled pattern of a schema.
-const MAX_PATTERN: usize = 1 << 20;
-
-/// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since schemas come from strangers.
-pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
-    jsonschema::options()
-        .with_draft(Draft::Draft202012)
-        .with_pattern_options(patterns)
-        .offline()
-        .build(schema)
-        .map_err(|error| neutral_line(cut(&error.to_string(), 1024)))
-}
 
 /// Puts each argument that came under another name of it under its own, before anything looks at the arguments: what a rule would not find
 /// under the name that it knows is not to reach the tool.

@@ -10,8 +10,6 @@ use berth_policy::{Decision, Dependencies, Gate, Verdict};
 use crate::catalogue::Catalogue;
 use crate::facts::Facts;
 use crate::governor::Rules;
-use crate::host::Host;
-use crate::session::Session;
 
 /// What to do about a session that can't be read.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";
@@ -23,28 +21,6 @@ pub struct Offered {
     pub definition: Arc<Definition>,
     /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have come to an output.
     pub boost: f64,
-}
-
-impl Host {
-    /// The tools as `session` may see them now: those of [`tools`](Self::tools), without those that wait for others
-    /// (`[tools.dependencies]`). Where all of them would wait, none does.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::Io`]: what the session has done can't be read.
-    pub fn tools_for(&self, session: &Session) -> Result<Vec<Offered>, HostError> {
-        let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
-        let tools = listed(&rules, &catalogue);
-        let Some(dependencies) = &rules.dependencies else {
-            return Ok(tools.into_iter().map(|definition| Offered { definition, boost: 0.0 }).collect());
-        };
-        session.look(|state| {
-            let completed = &state.completed;
-            let deadlocked = dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
-            let offered = tools.into_iter().filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
-            offered.map(|definition| Offered { boost: dependencies.boost(&definition.name, completed), definition }).collect()
-        })
-    }
 }
 
 /// The tools that are switched on and of which the rules don't deny every call.

@@ -39,7 +39,7 @@ impl Proposal {
 
 /// The rule that would allow this call, and as little else as a rule can say. It is tried out: what is offered counts once it is written,
 /// whatever else is configured.
-pub(super) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
+pub(crate) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
     match tried(facts, config).await {
         Ok(proposal) => Always::Writes(proposal),
         Err(why) => Always::Unavailable(why),

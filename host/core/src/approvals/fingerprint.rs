@@ -1,24 +1,17 @@
-//! What an approval is bound to.
-
-use std::fmt;
+//! The fingerprints of calls.
 
 use berth_contract::{Body, Content};
 use berth_policy::canonical;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use super::Attached;
 use crate::facts::Facts;
-
-/// What an approval is bound to: the SHA-256 of tool, version of the plugin, arguments, attachments, and the file that a preview of the
-/// change was made of. In text and JSON, 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fingerprint(pub [u8; 32]);
+use crate::fingerprint::Fingerprint;
 
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
     /// leads elsewhere by now is another. `file`: the SHA-256 of what the preview found, where there is one.
-    pub(super) fn of(facts: &Facts, file: Option<&[u8; 32]>) -> Self {
+    pub(crate) fn of(facts: &Facts, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // Each part with its length, so that what ends one can't begin the next.
         let mut part = |bytes: &[u8]| {
@@ -46,7 +39,7 @@ impl Fingerprint {
 
     /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or act: what a yes for the session holds for,
     /// where the hosts are all that was asked about.
-    pub(super) fn of_hosts(facts: &Facts) -> Option<Self> {
+    pub(crate) fn of_hosts(facts: &Facts) -> Option<Self> {
         let action = facts.action()?;
         let origins = berth_policy::origins(&action);
         let digest = facts.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
@@ -61,7 +54,7 @@ impl Fingerprint {
 }
 
 /// What is attached, for a person.
-pub(super) fn attached(content: &Content) -> Attached {
+pub(crate) fn attached(content: &Content) -> Attached {
     let (_, bytes) = raw(content);
     let text = match &content.body {
         Body::Text(text) | Body::Link(text) => Some(text.clone()),
@@ -75,40 +68,5 @@ fn raw(content: &Content) -> (&'static str, &[u8]) {
         Body::Text(text) => ("text", text.as_bytes()),
         Body::Link(uri) => ("link", uri.as_bytes()),
         Body::Bytes(bytes) => ("bytes", bytes),
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
-}
-
-impl Serialize for Fingerprint {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Fingerprint {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let digits = text.as_bytes();
-        let mut bytes = [0; 32];
-        let wrong = || serde::de::Error::custom("a fingerprint has 64 hexadecimal digits");
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(wrong());
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = str::from_utf8(pair).map_err(|_| wrong())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
-        }
-        Ok(Self(bytes))
     }
 }

@@ -8,8 +8,10 @@ use berth_system::private::PrivateFolder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Approver, Fingerprint, Preview, Question, Reply, Scope, outdated};
+use super::{Approver, Preview, Question, Reply, outdated};
+use crate::answer::Scope;
 use crate::config::{Approvals, Folders};
+use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
 use crate::state;
 

@@ -19,7 +19,7 @@ use super::Preview;
 use crate::facts::Facts;
 
 /// Bytes of a file, and of what would be in it, that are compared.
-pub(super) const MAX_COMPARED: usize = 1024 * 1024;
+pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
 
 /// Bytes of a diff that anybody reads. Instead of a longer one, the arguments are shown, if they are any shorter.
 const MAX_DIFF: usize = 48 * 1024;
@@ -42,12 +42,12 @@ enum Change {
 }
 
 /// A preview, and the file that it was made of: in another one, the same arguments may change something else.
-pub(super) struct Seen {
-    pub(super) preview: Preview,
+pub(crate) struct Seen {
+    pub(crate) preview: Preview,
     /// The SHA-256 of the file before the change.
-    pub(super) before: [u8; 32],
+    pub(crate) before: [u8; 32],
     /// The SHA-256 of the file after it, where the same call changes nothing then.
-    pub(super) settled: Option<[u8; 32]>,
+    pub(crate) settled: Option<[u8; 32]>,
 }
 
 /// The preview of a call, where its tool is built in and says what it changes, and the file may be read.
@@ -55,14 +55,14 @@ pub(super) struct Seen {
 /// # Errors
 ///
 /// What the tool would fail with, since what is to be replaced isn't there.
-pub(super) async fn of(facts: &Facts) -> Result<Option<Seen>, Failure> {
+pub(crate) async fn of(facts: &Facts) -> Result<Option<Seen>, Failure> {
     let Some(look) = look(facts) else { return Ok(None) };
     // Reading may wait for a disk, or for a network.
     tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
 }
 
 /// As [`of`], for who may block.
-pub(super) fn at_once(facts: &Facts) -> Result<Option<Seen>, Failure> {
+pub(crate) fn at_once(facts: &Facts) -> Result<Option<Seen>, Failure> {
     look(facts).map_or(Ok(None), |look| look())
 }
 

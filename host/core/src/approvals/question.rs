@@ -3,7 +3,9 @@ use berth_policy::{ActedOn, Decision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fingerprint, Proposal, outdated};
+use super::{Proposal, outdated};
+use crate::answer::Scope;
+use crate::fingerprint::Fingerprint;
 
 /// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
 /// asked about.
@@ -154,27 +156,4 @@ pub enum Reply {
     },
     /// Nobody could be asked: why, and what to do about it.
     Unasked(String),
-}
-
-/// How long a yes holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// For this one call.
-    Once,
-    /// For calls with the same fingerprint (another file than the one whose change was shown asks again), as long as the session lives, and at most `[approvals] expire_secs`.
-    Session,
-    /// For good: it becomes a rule of the user's configuration.
-    Always,
-}
-
-impl Scope {
-    /// The name in JSON and messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Once => "once",
-            Self::Session => "session",
-            Self::Always => "always",
-        }
-    }
 }

@@ -4,7 +4,6 @@
 //! shorter fails open: whatever goes wrong, the answer stays as it was. One that keeps something back fails closed. What was left out is
 //! kept for `read_overflow`, and lines that matter for security come back.
 
-mod chain;
 mod counts;
 mod streams;
 pub(crate) mod terminal;
@@ -17,64 +16,19 @@ use berth_contract::{
     Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict, HostError, Outcome, Purpose,
 };
 use berth_policy::{SecurityLines, last_command};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::answer::{Audience, Filtered, GAIN, SHORT};
 use crate::facts::Facts;
-use crate::host::Audience;
+use crate::filter_chain::{Chain, Link};
 use crate::{config, subjects};
-pub(crate) use chain::{Chain, Link};
 pub(crate) use counts::Counts;
 pub use counts::FilterCounts;
 use streams::Streams;
 
-/// Bytes of text below which there is nothing to gain: what says that something was left out takes some, too.
-const SHORT: usize = 400;
-
-/// Bytes that have to be saved for the same reason.
-const GAIN: usize = 200;
-
 /// Lines that matter for security which are put back, and bytes of each.
 const MAX_LINES: usize = 20;
 const MAX_LINE: usize = 400;
-
-/// What filters made of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filtered {
-    /// The filters that left something out, in their order.
-    pub filters: Vec<String>,
-    /// How sure they are that nothing that matters was lost: the least sure of them.
-    pub confidence: Confidence,
-    /// Lines before and after.
-    pub lines: [u64; 2],
-    /// Bytes before and after.
-    pub bytes: [u64; 2],
-}
-
-impl Filtered {
-    /// How many hundredths of the lines are gone.
-    pub fn percent(&self) -> f64 {
-        let [before, after] = self.lines.map(|lines| lines as f64);
-        if before > 0.0 { (1.0 - after / before).max(0.0) * 100.0 } else { 0.0 }
-    }
-
-    /// Whether a call would take it: of what is short, or saves hardly anything, nothing is left out, since what says so takes some, too.
-    pub fn is_worth_it(&self) -> bool {
-        self.bytes[0] >= SHORT as u64 && self.bytes[0].saturating_sub(self.bytes[1]) >= GAIN as u64
-    }
-
-    /// Tokens that are saved, estimated: four bytes are taken for one.
-    pub fn tokens_saved(&self) -> u64 {
-        self.bytes[0].saturating_sub(self.bytes[1]) / 4
-    }
-}
-
-/// `342 lines -> 28 lines, 91.8% filtered`
-impl std::fmt::Display for Filtered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} lines -> {} lines, {:.1}% filtered", self.lines[0], self.lines[1], self.percent())
-    }
-}
 
 /// How answers are filtered.
 #[derive(Debug)]

@@ -119,6 +119,6 @@ impl Provider for Reader {
 
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         let reader = Self { kept: Arc::clone(&self.kept), threshold: self.threshold, tool: Arc::clone(&self.tool) };
-        Box::pin(crate::shape::blocking(move || reader.read(&call)))
+        Box::pin(crate::blocking::blocking(move || reader.read(&call)))
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::slot::Slot;
 use super::{Plugins, blocking};
 use crate::config::{BUILT_IN_FILTERS, FilterRules};
-use crate::filters::Chain;
+use crate::filter_chain::Chain;
 
 /// The built-in filters, and the operator's rules as they were when they were looked at last.
 #[derive(Clone)]

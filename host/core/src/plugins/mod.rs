@@ -11,7 +11,6 @@ mod folder;
 mod inspected;
 mod policies;
 mod slot;
-mod tally;
 mod unknown;
 mod watching;
 
@@ -30,12 +29,11 @@ pub use filters::FilterRulesState;
 pub use inspected::{Change, Difference, Inspected, ToolChange};
 pub(crate) use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use slot::{PluginPlace, PluginState, Waiting};
-pub(crate) use tally::Tally;
 pub(crate) use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::config::{BUILT_IN_FILTERS, Reload};
-use crate::filters::Chain;
+use crate::filter_chain::Chain;
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 

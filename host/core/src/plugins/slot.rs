@@ -7,9 +7,9 @@ use std::time::Duration;
 use berth_runtime::{Plugin, PluginInfo};
 use serde::{Deserialize, Serialize};
 
-use super::Tally;
 use super::folder::{Stamp, shown};
 use crate::catalogue::Tool;
+use crate::tally::Tally;
 
 /// Where the component of a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::approvals::Fingerprint;
+use crate::fingerprint::Fingerprint;
 
 /// Approvals that one session holds at a time; the one that ends first makes room. Each took a person, so there are never many.
 const MAX_APPROVALS: usize = 1024;

@@ -4,7 +4,8 @@ use berth_contract::{Content, Outcome};
 use berth_policy::injections;
 use serde_json::{Value, json};
 
-use super::{AT_ONCE, blocking};
+use super::AT_ONCE;
+use crate::blocking::blocking;
 
 /// Looks for shapes of injection in everything that an outcome tells, and says in its metadata which there are.
 pub(super) async fn flag(outcome: &mut Outcome) -> Vec<&'static str> {

@@ -22,12 +22,14 @@ use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events,
 use berth_policy::{last_command, redact};
 use serde_json::{Value, json};
 
+use crate::answer::{Audience, Filtered, Remainder};
+use crate::blocking::blocking;
 use crate::catalogue::Tool;
 use crate::config::Redaction;
 use crate::facts::Facts;
+use crate::filter_chain::Chain;
+use crate::filters::Filtering;
 use crate::filters::terminal::Kind;
-use crate::filters::{Chain, Filtered, Filtering};
-use crate::host::{Audience, Remainder};
 use crate::overflow::{Id, Overflow, READ_OVERFLOW};
 use crate::subjects;
 use fence::Fence;
@@ -269,18 +271,6 @@ fn is_strange(facts: &Facts) -> bool {
         true => facts.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
         false => tool.definition.annotations.open_world,
     })
-}
-
-/// Runs what may wait for a disk on a thread that may.
-pub(crate) async fn blocking<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => match runtime.spawn_blocking(run).await {
-            Ok(result) => result,
-            // It can't be cancelled, so it has panicked.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        },
-        Err(_) => run(),
-    }
 }
 
 /// [`clean()`], where nobody waits for it.

@@ -11,7 +11,7 @@ use berth_contract::{Definition, Failure, Output};
 use serde_json::{Map, Value, json};
 
 use super::fence::Fence;
-use crate::host::Answer;
+use crate::answer::Answer;
 
 /// The host's names, and where a tool's own fields of that name go.
 const OWN: [(&str, &str); 2] = [(NOTICES, "tool_notices"), (REST, "tool_rest")];
@@ -241,8 +241,8 @@ mod tests {
     use berth_contract::{CallId, Category, Outcome};
 
     use super::*;
-    use crate::host::Remainder;
-    use crate::validate::compile;
+    use crate::answer::Remainder;
+    use crate::schema::compile;
 
     fn tool(schema: Option<Value>) -> Definition {
         let mut tool = Definition::new("look", "looks", json!({ "type": "object" }));
