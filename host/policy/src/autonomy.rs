@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
+use crate::origin::Placed;
 use crate::permissions::Permissions;
-use crate::policy::Placed;
 
 /// How much an agent may do on its own. The earlier, the less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

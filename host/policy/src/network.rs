@@ -5,7 +5,7 @@ use berth_contract::SubjectKind;
 use crate::action::Action;
 use crate::commands::look;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::policy::Placed;
+use crate::origin::Placed;
 
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -83,3 +83,18 @@ impl From<&'static str> for Origin {
         Self { text: text.into(), kind: OriginKind::Own }
     }
 }
+
+/// A value of the configuration, and where it stands.
+#[derive(Clone, Debug)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub place: Origin,
+}
+
+impl<T: Default> Default for Placed<T> {
+    fn default() -> Self {
+        Self { value: T::default(), place: Origin::default() }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::files::PathGlobs;
+use crate::path_globs::PathGlobs;
 
 /// Bytes of a pattern. Longer ones nobody can read, and they make matching slow.
 pub const MAX_PATTERN: usize = 1024;

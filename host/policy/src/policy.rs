@@ -11,7 +11,7 @@ use crate::autonomy::Autonomy;
 use crate::commands::{Blocked, Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
-use crate::origin::{Origin, OriginKind};
+use crate::origin::{Origin, OriginKind, Placed};
 use crate::permissions::{Permissions, Permitted};
 use crate::rules::RuleSet;
 use crate::trust::Trusted;
@@ -42,21 +42,6 @@ pub const GATES: [Gate; 10] = [
     Gate::Hosts,
     Gate::Trust,
 ];
-
-/// A value of the configuration, and where it stands.
-#[derive(Clone, Debug)]
-pub struct Placed<T> {
-    /// The value.
-    pub value: T,
-    /// Where it stands.
-    pub place: Origin,
-}
-
-impl<T: Default> Default for Placed<T> {
-    fn default() -> Self {
-        Self { value: T::default(), place: Origin::default() }
-    }
-}
 
 /// Everything that calls are decided by. The default is what holds where nobody says anything, except for the blocklist, which is empty.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::action::{ActedOn, Action, Phase, Trust};
 use crate::decision::{Decision, Gate, Verdict};
-use crate::files::PathGlobs;
 use crate::origin::{Origin, OriginKind};
+use crate::path_globs::PathGlobs;
 use crate::pattern::TextGlob;
 
 /// Rules of one set. More nobody overlooks, and each one takes time on every call.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::action::{Action, Trust};
 use crate::decision::{Decision, Gate, Verdict};
-use crate::policy::Placed;
+use crate::origin::Placed;
 
 /// The trust that the operator has in plugins, by their names.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::egress::{Missing, Reach, Standing, Target};
-use crate::policy::Placed;
+use crate::origin::Placed;
 
 /// The plugin that this is about. Others have hosts of their own, and nobody is asked for more.
 const PLUGIN: &str = "web";

@@ -9,8 +9,7 @@ use berth_contract::text::{cut, neutral_line, toml};
 use super::address::{Forbidden, forbidden, forbidden_name, meant};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
 use super::target::{Host, LOCALHOST, Scheme, Target};
-use crate::origin::{Origin, OriginKind};
-use crate::policy::Placed;
+use crate::origin::{Origin, OriginKind, Placed};
 
 /// Bytes of a method that a refusal shows. A guest may ask by any.
 const MAX_METHOD: usize = 32;
