@@ -7,4 +7,5 @@ pub mod machine;
 mod mounts;
 pub mod private;
 pub mod process;
+mod processes;
 pub mod search;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, wait};
 
 use super::spec::{Bound, Limits};
-use crate::process::tree::{self, Process};
+use crate::processes::{self, Process};
 
 /// How often the bounds are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -65,8 +65,8 @@ pub(super) fn watch(child: Pid, waiting: &[BorrowedFd<'_>], limits: &Limits, who
 /// The bound that all of them have reached together.
 fn reached(limits: &Limits, whose: Whose) -> Option<Bound> {
     let processes = match whose {
-        Whose::Namespace => tree::all(),
-        Whose::Below(pid) => tree::below(pid),
+        Whose::Namespace => processes::all(),
+        Whose::Below(pid) => processes::below(pid),
     };
     let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
     // What has ended and waits to be told still has its time, and takes its number, but no thread and no memory.

@@ -15,7 +15,7 @@ use super::init::{self, End};
 use super::raw::{self, Fork};
 use super::spec::{Begun, Bound, ENDED_BY, Sandbox, Spec, TreeAccess};
 use super::{calls, limits, namespaces, trees, view};
-use crate::process::tree;
+use crate::processes;
 
 /// The first argument of the helper.
 pub const HELPER: &str = "__confine";
@@ -193,7 +193,7 @@ fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
         Fork::Parent(program) => {
             close_streams();
             let end = init::watch(program, &[host.handle.as_fd()], &spec.limits, init::Whose::Below(own));
-            tree::end_below(own);
+            processes::end_below(own);
             let signal =
                 |bound: Bound| ENDED_BY.iter().find(|(_, known)| *known == bound).and_then(|(signal, _)| Signal::from_named_raw(*signal));
             match end {

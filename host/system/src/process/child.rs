@@ -18,8 +18,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::held::Held;
 use super::helper;
 use super::places::{Places, PlacesError};
-use super::tree;
 use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
+use crate::processes;
 
 /// How long the helper may take until the program runs.
 const BEGIN: Duration = Duration::from_secs(10);
@@ -433,7 +433,7 @@ impl Child {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         } else if !self.namespaces {
             // The outer process inherits what is orphaned, so it is found as long as that one is there.
-            tree::end_below(group);
+            processes::end_below(group);
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         let _ = self.process.wait();

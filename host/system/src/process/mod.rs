@@ -7,7 +7,6 @@ mod held;
 mod helper;
 mod places;
 mod sockets;
-pub(crate) mod tree;
 
 pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
