@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::random;
-use crate::tasks::{Begun, Task};
+use crate::tasks::{Begun, Task, owner};
 
 /// The one field of the form, and the key under which a client answers it.
 const FIELD: &str = "answer";
@@ -102,14 +102,6 @@ fn used_by(session: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, owner(session).as_bytes());
     let digest: String = digest.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("used-{digest}.json")
-}
-
-/// Whose a session is: its name without the handle that the caller chose. All connections on stdio are the user's.
-pub(crate) fn owner(session: &str) -> &str {
-    match session.rfind(']') {
-        Some(end) => &session[..=end],
-        None => session.match_indices(' ').nth(1).map_or(session, |(end, _)| &session[..end]),
-    }
 }
 
 /// The second of Unix time.

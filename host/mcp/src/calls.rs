@@ -10,7 +10,7 @@ use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;
 
 use crate::answer;
-use crate::http::Metrics;
+use crate::metrics::Metrics;
 use crate::tasks::{Begun, End, KEPT, QUICK, Task, Tasks};
 
 /// Calls of one process at a time, which is more than a host runs: the others wait for a place there.

@@ -14,6 +14,7 @@ mod error;
 mod extras;
 mod http;
 mod lines;
+mod metrics;
 mod prompts;
 mod random;
 mod resources;

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// The media type of what [`Metrics::text`] says.
-pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds: from what a built-in takes to the longest call.
 const SECONDS: [f64; 12] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
@@ -32,7 +32,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("berth");
         let (calls, running, requests, connections) = (Family::default(), Gauge::default(), Family::default(), Gauge::default());
         let filtered = Family::default();
@@ -65,17 +65,17 @@ impl Metrics {
     }
 
     /// A connection is open until what this returns is dropped.
-    pub(super) fn connection(&self) -> Counted {
+    pub(crate) fn connection(&self) -> Counted {
         Counted::new(&self.connections)
     }
 
     /// A request was answered.
-    pub(super) fn answered(&self, status: http::StatusCode) {
+    pub(crate) fn answered(&self, status: http::StatusCode) {
         self.requests.get_or_create(&[("status", status.as_str().to_owned())]).inc();
     }
 
     /// All figures.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Nothing is written but to memory.
         let _ = encode(&mut text, &self.registry);

@@ -22,7 +22,7 @@ use crate::approver::{Asking, ForCall, Tickets};
 use crate::calls::{Calls, CameTo};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
-use crate::http::Metrics;
+use crate::metrics::Metrics;
 use crate::tasks::{Begun, Task};
 use crate::telling::Telling;
 use crate::{prompts, resources, tools};

@@ -17,8 +17,15 @@ use rmcp::task_manager::current_timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-use crate::approver::owner;
 use crate::random;
+
+/// Whose a session is: its name without the handle that the caller chose. All connections on stdio are the user's.
+pub(crate) fn owner(session: &str) -> &str {
+    match session.rfind(']') {
+        Some(end) => &session[..=end],
+        None => session.match_indices(' ').nth(1).map_or(session, |(end, _)| &session[..end]),
+    }
+}
 
 /// How long a call holds its request open before it becomes a task. A client asks for a task's state again and again, and hears of its end
 /// later than of an answer; below half a second, which nobody takes for waiting and no proxy for a dead connection, that isn't worth it.

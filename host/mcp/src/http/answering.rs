@@ -27,12 +27,12 @@ use tokio::time::timeout;
 use super::PATH;
 use super::access::{Access, CHALLENGE};
 use super::callers::{CONNECTIONS, Caller, Callers, Held, Refusal};
-use super::metrics::{MEDIA_TYPE, Metrics};
 use super::newcomers::Visitor;
 use super::place::Place;
 use super::sessions::{Connections, Handshakes};
 use crate::envelope::Envelope;
 use crate::error::ServeError;
+use crate::metrics::{MEDIA_TYPE, Metrics};
 use crate::server::Server;
 
 /// Where clients learn who gives tokens.

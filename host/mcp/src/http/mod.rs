@@ -5,7 +5,6 @@ mod answering;
 mod callers;
 mod connections;
 mod keys;
-mod metrics;
 mod newcomers;
 mod place;
 mod sessions;
@@ -25,7 +24,6 @@ use crate::server::Server;
 use access::Access;
 use answering::Answering;
 use connections::Listener;
-pub(crate) use metrics::Metrics;
 pub use place::Place;
 pub use settings::problems;
 
