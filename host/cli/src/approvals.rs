@@ -9,10 +9,11 @@ use berth_host::text::{neutral, neutral_line};
 use berth_host::{Always, HostError, Posted, Questions, Reply, Scope};
 use serde_json::json;
 
-use crate::arguments::{ApprovalsArguments, ApprovalsCommand, Options};
+use crate::arguments::{ApprovalsArguments, ApprovalsCommand};
 use crate::asking::{answered, shown};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::style::{FAINT, STRONG, WARNING};
 use crate::{ask, shown as plain};
 

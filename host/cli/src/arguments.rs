@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use berth_mcp::Place;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use tracing::level_filters::LevelFilter;
 
 use crate::filter::FilterCommand;
+use crate::options::Options;
 
 const ABOUT: &str = "\
 Runs the tools of AI agents, each call in a WebAssembly sandbox of its own that reaches only what you grant.
@@ -46,43 +46,6 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) options: Options,
-}
-
-/// What holds for every command.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Options for every command")]
-pub(crate) struct Options {
-    /// Let the built-in tools use this directory too, read and write
-    #[arg(long, value_name = "DIRECTORY", global = true)]
-    pub(crate) allow: Vec<PathBuf>,
-    /// Let the built-in tools read this directory too
-    #[arg(long, value_name = "DIRECTORY", global = true)]
-    pub(crate) allow_read: Vec<PathBuf>,
-    /// Load this plugin; it gets no directory: for that, name it in berth.toml instead
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) plugin: Vec<PathBuf>,
-    /// Read this file instead of your berth.toml
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// Set a key of the configuration, as in tools.call=60
-    #[arg(long, value_name = "KEY=VALUE", global = true)]
-    pub(crate) set: Vec<String>,
-    /// How much Berth tells of itself on stderr: off, error, warn, info, debug or trace [default: warn]
-    #[arg(long, value_name = "LEVEL", global = true)]
-    pub(crate) log: Option<LevelFilter>,
-    /// How it tells that
-    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t)]
-    pub(crate) log_format: LogFormat,
-}
-
-/// How the log is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for people
-    #[default]
-    Text,
-    /// A JSON object a line
-    Json,
 }
 
 /// What to do.

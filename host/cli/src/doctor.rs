@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use berth_host::doctor::{Examination, Finding, Report, State};
 use serde_json::json;
 
-use crate::arguments::{DoctorArguments, Options};
+use crate::arguments::DoctorArguments;
 use crate::builtins::BUILTINS;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 
 /// Runs the command.

@@ -1,38 +1,18 @@
 //! From the options to a host: the one way in which every command builds it.
 
 use std::io::Write;
-use std::path::PathBuf;
 
-use berth_host::config::{self, Folders, Inputs, Loaded, PathAccess, Project, Standing};
+use berth_host::config::{self, Folders, Loaded, Project, Standing};
 use berth_host::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
-use crate::arguments::Options;
 use crate::builtins::BUILTINS;
 use crate::error::Error;
+use crate::options::Options;
 use crate::style::WARNING;
 
 /// Keys of the working directory's file that are named when they are ignored.
 const MAX_NOTICES: usize = 4;
-
-impl Options {
-    /// The user's configuration file: where it is, or would be.
-    pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
-        self.config.clone().unwrap_or_else(|| folders.config_file())
-    }
-
-    /// What the command line and the environment say about the configuration.
-    pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
-        let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
-        let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));
-        Ok(Inputs {
-            file: self.config.clone(),
-            settings: self.set.clone(),
-            allow: read_write.chain(read).collect(),
-            ..Inputs::from_environment()?
-        })
-    }
-}
 
 /// What holds. Of the working directory's file, what is ignored is told.
 pub(crate) fn load(options: &Options, folders: &Folders) -> Result<Loaded, Error> {

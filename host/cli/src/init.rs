@@ -8,11 +8,12 @@ use berth_host::config::{Folders, Loaded};
 use berth_host::text::neutral_line;
 use serde_json::json;
 
-use crate::arguments::{InitArguments, Options, YesOrNo};
+use crate::arguments::{InitArguments, YesOrNo};
 use crate::ask::{self, Dialogue};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::new_file;
+use crate::options::Options;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 

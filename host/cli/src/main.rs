@@ -20,6 +20,7 @@ mod man;
 mod mcp;
 mod nearest;
 mod new_file;
+mod options;
 mod plugin;
 mod policy;
 mod schema;
@@ -39,10 +40,11 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::arguments::{Arguments, Command, ConfigCommand, LogFormat};
+use crate::arguments::{Arguments, Command, ConfigCommand};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::filter::FilterCommand;
+use crate::options::LogFormat;
 use crate::style::BAD;
 
 /// The allocator of the static binary: with that of its C library, which has one lock for all threads, a call takes twice as long.

@@ -8,11 +8,12 @@ use berth_host::text::neutral_line;
 use berth_host::{HostError, Session};
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 
-use crate::arguments::{Options, ServeArguments};
+use crate::arguments::ServeArguments;
 use crate::call::interrupt;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 
 /// Runs the command: until the client goes away, or the process is told to end.
 pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, Error> {

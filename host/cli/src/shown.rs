@@ -3,8 +3,20 @@
 use std::path::Path;
 use std::time::Duration;
 
+use berth_host::Definition;
 pub(crate) use berth_host::config::inline as toml;
-use berth_host::text::neutral_line;
+use berth_host::text::{cut, neutral_line};
+
+/// Characters of a description in the list.
+pub(crate) const SUMMARY: usize = 96;
+
+/// The first sentence of the description.
+pub(crate) fn summary(tool: &Definition) -> String {
+    let line = neutral_line(&tool.description);
+    let sentence = line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
+    let short = cut(sentence, SUMMARY);
+    if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
+}
 
 /// A path on one line, without what could steer a terminal.
 pub(crate) fn path(path: &Path) -> String {

@@ -3,20 +3,19 @@
 use std::io::Write;
 
 use berth_host::config::{Folders, Loaded};
-use berth_host::text::{cut, neutral, neutral_line};
+use berth_host::text::{neutral, neutral_line};
 use berth_host::{Access, Annotations, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
 
-use crate::arguments::{Options, ToolsArguments};
+use crate::arguments::ToolsArguments;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::plugin::{Card, Imports};
 use crate::schema;
+use crate::shown::summary;
 use crate::style::{FAINT, STRONG, WARNING};
 use crate::{call, host};
-
-/// Characters of a description in the list.
-const SUMMARY: usize = 96;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &ToolsArguments, options: &Options) -> Result<Exit, Error> {
@@ -94,14 +93,6 @@ fn provider(host: &Host, tool: &str) -> String {
     host.plugin_of(tool).map_or_else(String::new, |plugin| plugin.manifest.name.clone())
 }
 
-/// The first sentence of the description.
-pub(crate) fn summary(tool: &Definition) -> String {
-    let line = neutral_line(&tool.description);
-    let sentence = line.split_once(". ").map_or(line.trim_end_matches('.'), |(first, _)| first).trim();
-    let short = cut(sentence, SUMMARY);
-    if short.len() < sentence.len() { format!("{}…", short.trim_end()) } else { short.to_owned() }
-}
-
 /// Everything about a tool, as people read it.
 fn described(tool: &Definition) -> String {
     let title = tool.title.as_deref().map(|title| format!(" – {}", neutral_line(title))).unwrap_or_default();
@@ -162,6 +153,7 @@ fn behaviour(annotations: Annotations) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shown::SUMMARY;
 
     fn tool(description: &str) -> Definition {
         Definition {

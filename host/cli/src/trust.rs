@@ -8,10 +8,11 @@ use berth_host::HostError;
 use berth_host::config::{self, Folders, Ignored, Inputs, Project, Source, Standing};
 use berth_host::text::neutral_line;
 
-use crate::arguments::{Options, TrustArguments};
+use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::shown::{self, toml};
 use crate::style::{FAINT, STRONG};
 

@@ -18,11 +18,12 @@ use serde_json::Value;
 
 pub(crate) use answer::explained;
 
-use crate::arguments::{CallArguments, Options};
+use crate::arguments::CallArguments;
 use crate::asking::Asker;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 
 /// Bytes of JSON on stdin: what a host takes at most, and room for spaces and line ends.
 const MAX_STDIN: u64 = 4 * 1024 * 1024;

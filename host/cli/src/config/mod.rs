@@ -8,11 +8,12 @@ use std::path::Path;
 
 use berth_host::config::{self, Folders, Inputs, Loaded};
 
-use crate::arguments::{ConfigCommand, Options};
+use crate::arguments::ConfigCommand;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
 use crate::new_file;
+use crate::options::Options;
 use crate::shown;
 
 /// Runs the command.

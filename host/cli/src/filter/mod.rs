@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 pub(crate) use command::FilterCommand;
 use command::FilterTry;
 
-use crate::arguments::Options;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 use crate::style::{FAINT, WARNING};
 use table::Table;
 

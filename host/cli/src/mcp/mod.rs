@@ -12,9 +12,10 @@ use berth_host::text::neutral;
 use clap::Parser;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{Arguments, McpCommand, McpConfig, Options};
+use crate::arguments::{Arguments, McpCommand, McpConfig};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::style::{FAINT, STRONG};
 use clients::{CLIENTS, Client, Server};
 

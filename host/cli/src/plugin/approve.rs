@@ -7,10 +7,10 @@ use berth_host::{Approvals, Ask, ask_hosts};
 
 use super::Setting;
 use super::card::{Card, Differences};
-use crate::arguments::Options;
 use crate::ask;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::style::STRONG;
 
 /// Shows what is to be approved, asks, and approves exactly what was shown.

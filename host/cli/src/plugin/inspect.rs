@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::Setting;
 use super::card::{Card, Differences, Imports};
-use crate::arguments::Options;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::style::STRONG;
 
 /// Tells what a component is, given its file or the name under which it lies there.

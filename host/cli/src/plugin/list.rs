@@ -8,10 +8,10 @@ use berth_host::text::{cut, neutral_line};
 use berth_host::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
 use serde_json::json;
 
-use crate::arguments::Options;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 use crate::shown;
 use crate::style::{BAD, FAINT, GOOD, STRONG};
 

@@ -12,10 +12,11 @@ use berth_host::config::{self, Folders, Loaded};
 use berth_host::{Approvals, Candidate, Difference, HostError, Inspected};
 
 pub(crate) use self::card::{Card, Imports};
-use crate::arguments::{Options, PluginCommand};
+use crate::arguments::PluginCommand;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host;
+use crate::options::Options;
 use crate::style::STRONG;
 
 /// Runs the command.
@@ -31,7 +32,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
 /// The tools of a component, a line each.
 fn list_tools(out: &mut impl Write, inspected: &Inspected) -> std::io::Result<()> {
     let mut tools = inspected.tools.iter();
-    tools.try_for_each(|tool| writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::tools::summary(tool)))
+    tools.try_for_each(|tool| writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::shown::summary(tool)))
 }
 
 /// What the commands look at: the configuration, and where Berth's folders are.

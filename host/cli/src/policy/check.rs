@@ -9,9 +9,10 @@ use berth_host::text::{cut, neutral_line};
 use berth_host::{Access, ActedOn, Check, Decision, GateSays, Request, Said, SubjectKind, Verdict};
 use serde_json::{Value, json};
 
-use crate::arguments::{Options, PolicyCheck};
+use crate::arguments::PolicyCheck;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 use crate::{call, host};
 

@@ -3,9 +3,10 @@
 mod check;
 mod explain;
 
-use crate::arguments::{Options, PolicyCommand};
+use crate::arguments::PolicyCommand;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::options::Options;
 
 /// Runs the command.
 pub(crate) fn run(command: &PolicyCommand, options: &Options) -> Result<Exit, Error> {

@@ -1,0 +1,64 @@
+//! What holds for every command: the options that may stand behind each.
+
+use std::path::PathBuf;
+
+use berth_host::HostError;
+use berth_host::config::{Folders, Inputs, PathAccess};
+use clap::{Args, ValueEnum};
+use tracing::level_filters::LevelFilter;
+
+/// What holds for every command.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Options for every command")]
+pub(crate) struct Options {
+    /// Let the built-in tools use this directory too, read and write
+    #[arg(long, value_name = "DIRECTORY", global = true)]
+    pub(crate) allow: Vec<PathBuf>,
+    /// Let the built-in tools read this directory too
+    #[arg(long, value_name = "DIRECTORY", global = true)]
+    pub(crate) allow_read: Vec<PathBuf>,
+    /// Load this plugin; it gets no directory: for that, name it in berth.toml instead
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) plugin: Vec<PathBuf>,
+    /// Read this file instead of your berth.toml
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Set a key of the configuration, as in tools.call=60
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    pub(crate) set: Vec<String>,
+    /// How much Berth tells of itself on stderr: off, error, warn, info, debug or trace [default: warn]
+    #[arg(long, value_name = "LEVEL", global = true)]
+    pub(crate) log: Option<LevelFilter>,
+    /// How it tells that
+    #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+impl Options {
+    /// The user's configuration file: where it is, or would be.
+    pub(crate) fn config_file(&self, folders: &Folders) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| folders.config_file())
+    }
+
+    /// What the command line and the environment say about the configuration.
+    pub(crate) fn inputs(&self) -> Result<Inputs, HostError> {
+        let read_write = self.allow.iter().map(|path| (path.clone(), PathAccess::ReadWrite));
+        let read = self.allow_read.iter().map(|path| (path.clone(), PathAccess::Read));
+        Ok(Inputs {
+            file: self.config.clone(),
+            settings: self.set.clone(),
+            allow: read_write.chain(read).collect(),
+            ..Inputs::from_environment()?
+        })
+    }
+}
