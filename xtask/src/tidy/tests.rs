@@ -200,7 +200,10 @@ const SAMPLES: &[Sample] = &[
         ],
         lines: &["host/core/Cargo.toml:4"],
         good: &[
-            ("host/core/Cargo.toml", "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\n[dev-dependencies]\nwat = \"1\"\n"),
+            (
+                "host/core/Cargo.toml",
+                "[package]\nname = \"a\"\n[dependencies]\ncap-std.workspace = true\n[dev-dependencies]\nwat = \"1\"\n",
+            ),
             ("host/core/src/lib.rs", "fn f(a: cap_std::fs::Dir) {}\n"),
             ("host/core/tests/a.rs", "use wat::parse_str;\n"),
         ],
