@@ -4,6 +4,7 @@
 
 mod code;
 pub(crate) mod manifest;
+mod modules;
 mod places;
 mod source;
 mod text;
@@ -60,6 +61,7 @@ macro_rules! rules {
 
 const RULES: &[Rule] = rules![
     places::dependencies_point_one_way,
+    modules::modules_of_a_crate_form_no_circle,
     places::only_the_runtime_names_the_engine,
     places::contract_and_policy_do_no_io,
     places::one_place_creates_stores,

@@ -80,7 +80,7 @@ const OPEN_BENEATH: [&str; 6] = [
 ];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
-const OPEN_OWN: [&str; 18] = [
+const OPEN_OWN: [&str; 19] = [
     "host/cli/",                           // what the user names on the command line
     "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
     "host/core/src/config/",               // the configuration, and the folders that it names
@@ -96,6 +96,7 @@ const OPEN_OWN: [&str; 18] = [
     "host/system/src/files/kernel.rs",     // /proc
     "host/system/src/mounts.rs",           // the table of mounts
     "host/system/src/machine/",            // /proc and /sys, and Berth's own folders, which are looked at
+    "host/system/src/processes.rs",        // /proc
     "host/system/src/process/",            // /proc, and what lies in the granted directories and is denied
     "host/system/src/private.rs",          // the folders of the cache and of what is kept
     "host/system/src/search/folder.rs",    // /proc

@@ -28,6 +28,22 @@ const SAMPLES: &[Sample] = &[
         )],
     },
     Sample {
+        rule: "modules_of_a_crate_form_no_circle",
+        bad: &[
+            ("host/core/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
+            ("host/core/src/a.rs", "use crate::b::f;\n"),
+            ("host/core/src/b/deep.rs", "\nuse std::fmt;\nuse crate::Thing;\n"),
+            ("host/core/src/c.rs", "// crate::b\nstruct Thing(crate::{a::X});\n"),
+        ],
+        lines: &["host/core/src/a.rs:1", "host/core/src/b/deep.rs:3", "host/core/src/c.rs:2"],
+        good: &[
+            ("host/core/src/lib.rs", "mod a;\nmod b;\npub use b::Thing;\n"),
+            ("host/core/src/a.rs", "use crate::Thing;\n"),
+            ("host/core/src/b.rs", "mod c;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n"),
+            ("host/core/src/b/c.rs", "use crate::b::Thing;\n"),
+        ],
+    },
+    Sample {
         rule: "only_the_runtime_names_the_engine",
         bad: &[
             ("tests/Cargo.toml", "[dependencies]\nwasmtime-wasi.workspace = true\n"),

@@ -24,8 +24,6 @@ pub use blocklist::{Blocklist, DEFAULT_BLOCKED};
 pub use risk::Risk;
 
 #[cfg(test)]
-mod corpus;
-#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;

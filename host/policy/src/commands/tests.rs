@@ -1,5 +1,6 @@
 //! What commands are taken for, table by table.
 
+mod corpus;
 mod judge;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use berth_contract::{Access, Annotations, SubjectKind};
 use serde_json::json;
 
-use super::*;
+use super::super::*;
 use crate::{ActedOn, Action, Gate, Placed, Policy, Trust, Verdict};
 
 /// Rows of `decision | class | programs | command`, under headings that say what the commands are in truth.

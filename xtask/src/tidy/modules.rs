@@ -1,0 +1,113 @@
+//! The modules of a crate: which names which.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::source::Source;
+use super::tree::{File, Tree};
+use super::{Violation, at};
+
+/// What one module names of another: where, for whoever cuts it.
+type Edges<'t> = BTreeMap<String, BTreeMap<String, (&'t File, usize)>>;
+
+/// Circles that are still there: a crate, and the modules of its circle. Who cuts one takes it out here.
+const KNOWN: [(&str, &[&str]); 1] = [(
+    "host/runtime/src/",
+    &[
+        "admission",
+        "bindings",
+        "clock",
+        "convert",
+        "filter",
+        "http",
+        "outcome",
+        "plugin",
+        "process_functions",
+        "ready",
+        "run",
+        "state",
+        "wasi",
+        "watch",
+    ],
+)];
+
+pub(crate) fn modules_of_a_crate_form_no_circle(tree: &Tree) -> Vec<Violation> {
+    let roots =
+        tree.rust(&["host/"]).filter_map(|(file, _)| file.path.strip_suffix("lib.rs").or_else(|| file.path.strip_suffix("main.rs")));
+    let crates: BTreeSet<&str> = roots.filter(|folder| folder.ends_with("/src/")).collect();
+    crates.into_iter().flat_map(|folder| circles(tree, folder)).collect()
+}
+
+/// What is wrong with the circles of the crate whose sources lie in `folder`.
+fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
+    let folders = [folder];
+    let files: Vec<_> = tree.rust(&folders).map(|(file, source)| (file, source, top(&file.path[folder.len()..]))).collect();
+    let edges = edges(&files);
+    let reached: BTreeMap<&str, BTreeSet<&str>> = edges.keys().map(|module| (module.as_str(), reached(&edges, module))).collect();
+    let known: &[&str] = KNOWN.iter().find(|(known, _)| *known == folder).map_or(&[], |(_, modules)| modules);
+    let in_a_circle = |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
+    let mut found = Vec::new();
+    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module) && !known.contains(&module.as_str())) {
+        for (other, (file, line)) in named {
+            if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str())) {
+                let advice = "move what both need into a module below both";
+                found.push(at(file, *line, format!("`{module}` names `{other}`, which leads back to `{module}`: {advice}")));
+            }
+        }
+    }
+    for module in known.iter().filter(|module| !in_a_circle(module)) {
+        if let Some((file, ..)) = files.first() {
+            found.push(at(file, 1, format!("`{module}` is in no circle any more: take it out of KNOWN in xtask/src/tidy/modules.rs")));
+        }
+    }
+    found
+}
+
+/// Which top-level module of a crate names which other one, tests aside.
+fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
+    let modules: BTreeSet<&str> = files.iter().map(|(_, _, module)| *module).collect();
+    // What the root passes on, by the module that it is from.
+    let mut passed_on = BTreeMap::new();
+    for (_, source, _) in files.iter().filter(|(_, _, module)| is_root(module)) {
+        for (_, path) in source.paths() {
+            let path = path.strip_prefix("crate::").unwrap_or(&path).to_owned();
+            if let (Some((first, _)), Some((_, last))) = (path.split_once("::"), path.rsplit_once("::"))
+                && modules.contains(first)
+            {
+                passed_on.insert(last.to_owned(), first.to_owned());
+            }
+        }
+    }
+    let mut edges = Edges::new();
+    for &(file, source, module) in files.iter().filter(|(_, _, module)| !is_root(module)) {
+        for (line, path) in source.paths() {
+            let Some(named) = path.strip_prefix("crate::").and_then(|path| path.split("::").next()) else { continue };
+            let named = if modules.contains(named) { named } else { passed_on.get(named).map_or(named, String::as_str) };
+            if modules.contains(named) && named != module && !is_root(named) && !file.is_test(line) {
+                edges.entry(module.to_owned()).or_default().entry(named.to_owned()).or_insert((file, line));
+            }
+        }
+    }
+    edges
+}
+
+/// All modules to which one leads, itself only if something leads back.
+fn reached<'e>(edges: &'e Edges<'_>, module: &str) -> BTreeSet<&'e str> {
+    let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
+    while let Some(module) = next.pop() {
+        for other in edges.get(module).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(other.as_str()) {
+                next.push(other);
+            }
+        }
+    }
+    reached
+}
+
+/// The top-level module that a file below `src/` is a part of.
+fn top(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path).trim_end_matches(".rs")
+}
+
+fn is_root(module: &str) -> bool {
+    ["lib", "main"].contains(&module)
+}
