@@ -61,7 +61,7 @@ impl Lookups {
         let before = acted_on.len();
         let (path, time) = match decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
             Ok(()) => return Ok(()),
-            Err(Undecided::Failed(failure)) => return Err(failure),
+            Err(Undecided::Failed(failure)) => return Err(*failure),
             Err(Undecided::Uncached { path, time }) => (path, time),
         };
         acted_on.truncate(before);
@@ -100,13 +100,13 @@ enum Undecided {
     /// A file system has to be asked where this path leads. A call of the tool has so much time.
     Uncached { path: PathBuf, time: Duration },
     /// The call can't run.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 impl Undecided {
     fn into_failure(self) -> Failure {
         match self {
-            Self::Failed(failure) => failure,
+            Self::Failed(failure) => *failure,
             Self::Uncached { path, time } => {
                 let message = format!("the file system of {} did not answer within {} s", path.display(), time.as_secs());
                 let suggestion = "Use another path, or ask the user to check what is mounted there.";
@@ -118,7 +118,7 @@ impl Undecided {
 
 impl From<Failure> for Undecided {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        Self::Failed(Box::new(failure))
     }
 }
 
