@@ -68,7 +68,7 @@ pub(crate) fn missing_features() -> Vec<&'static str> {
         ("CMPXCHG16B", std::arch::is_x86_feature_detected!("cmpxchg16b")),
     ];
     #[cfg(not(target_arch = "x86_64"))]
-    let features = [];
+    let features: [(&str, bool); 0] = [];
     features.into_iter().filter(|(_, there)| !there).map(|(name, _)| name).collect()
 }
 
