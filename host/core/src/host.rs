@@ -164,7 +164,7 @@ impl Host {
     /// Looks at the plugin folder and at the plugins' files again, now, also at those that failed before.
     ///
     /// It returns when everything has been loaded or refused; [`plugins`](Self::plugins) says which. A host that was built to
-    /// [`watch`](HostBuilder::watch) does so by itself when something changes there.
+    /// [`watch`](crate::HostBuilder::watch) does so by itself when something changes there.
     pub async fn reload_plugins(&self) {
         self.plugins.look(true).await;
     }

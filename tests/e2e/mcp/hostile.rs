@@ -128,6 +128,9 @@ fn broken_request_is_answered_with_its_id() {
     }
     client.write(format!("{{{}\n", "y".repeat(5 << 20)).as_bytes());
     assert_eq!(client.next().get("id"), Some(&json!(null)));
+    // Behind a mark of the byte order too.
+    client.write(format!("\u{feff}{}\n", request("7", r"\ud800")).as_bytes());
+    assert_eq!(client.next().get("id"), Some(&json!(7)));
 }
 
 #[test]

@@ -245,6 +245,27 @@ fn request_that_programs_in_front_read_in_another_way_is_refused() {
     assert_eq!(status("/mcp", &[("content-type", "application/json; charset=\"UTF-8\"")], ""), 200);
 }
 
+/// Programs in front that go by the length would take what comes behind for a request of somebody else.
+#[test]
+fn request_with_a_length_beside_chunks_ends_its_connection() {
+    let cli = Cli::new();
+    let serving = Serving::new(&cli, &[]);
+    let (message, head) = modern("tools/call", &json!({ "name": "read", "arguments": { "path": "notes.txt" } }));
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let text = message.to_string();
+    let body = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+    let both = serving.request("POST", "/mcp", &[&head[..], &[("transfer-encoding", "chunked")]].concat(), &body);
+    assert!(String::from_utf8_lossy(&both).contains("content-length: "), "it has both");
+    let mut stream = serving.connect();
+    stream.write_all(&both).expect("the server reads");
+    // What comes behind may find the connection closed already.
+    let _ = stream.write_all(&serving.request("POST", "/mcp", &head, &text));
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    assert!(String::from_utf8_lossy(&answers).matches("HTTP/1.1 ").count() <= 1, "{}", String::from_utf8_lossy(&answers));
+    assert!(calls(&cli).len() <= 1, "what came behind called nothing");
+}
+
 #[test]
 fn connections_without_a_token_take_no_place_of_those_with_one() {
     let cli = Cli::new();
