@@ -11,10 +11,10 @@ use berth_policy::{ActedOn, Action, Decision, Gate, Verdict};
 
 use crate::answer::{Approval, Scope};
 use crate::approvals::{Always, Approver, Question, Reply, always, fingerprint, preview};
-use crate::config::Loaded;
 use crate::facts::Facts;
 use crate::fingerprint::Fingerprint;
 use crate::host::Host;
+use berth_config::Loaded;
 
 impl Host {
     /// Has a call approved that the gates want a yes for: by what was said before, or by asking.

@@ -11,7 +11,6 @@ use berth_system::egress::{Network, Resolve};
 
 use crate::approvals::Asking;
 use crate::audit::Audit;
-use crate::config::{Folders, Loaded};
 use crate::filters::Filtering;
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
@@ -22,6 +21,7 @@ use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
 use crate::subjects::Lookups;
+use berth_config::{Folders, Loaded};
 
 impl Host {
     /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.
@@ -48,7 +48,7 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// The configuration, as [`config::load`](crate::config::load) reads it. Without it, the defaults hold: no file is read.
+    /// The configuration, as [`config::load`](berth_config::load) reads it. Without it, the defaults hold: no file is read.
     #[must_use]
     pub fn config(mut self, config: Loaded) -> Self {
         self.config = config;
@@ -56,7 +56,7 @@ impl HostBuilder {
     }
 
     /// Berth's own folders. Without them, those of the user who runs this process
-    /// ([`Folders::from_environment`](crate::config::Folders::from_environment)), whose plugin folder counts then.
+    /// ([`Folders::from_environment`](berth_config::Folders::from_environment)), whose plugin folder counts then.
     #[must_use]
     pub fn folders(mut self, folders: Folders) -> Self {
         self.folders = Some(folders);
@@ -155,7 +155,7 @@ impl HostBuilder {
         let folders = self.folders.map_or_else(Folders::from_environment, Ok)?;
         let directory = match self.working_directory {
             Some(directory) => directory,
-            None => crate::config::working_directory()?,
+            None => berth_config::working_directory()?,
         };
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
         let governor = Arc::new(Governor::new(Rules::of(&self.config)?));

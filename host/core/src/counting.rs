@@ -6,8 +6,8 @@ use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
 use berth_policy::{Bounds, Counts, Decision, Gate, Origin, Place, Reached, Verdict};
 
-use crate::config::Loaded;
 use crate::session::{Session, SessionState};
+use berth_config::Loaded;
 
 /// What to do about a session that can't be read or kept.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls are counted only where `max_tool_calls_per_session` or \

@@ -7,9 +7,9 @@ use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, Switches, Verdict};
 
 use crate::catalogue::Tool;
-use crate::config::Loaded;
 use crate::counting::{Counting, Refused, Taken};
 use crate::facts::{Facts, Reached};
+use berth_config::Loaded;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
 #[derive(Debug)]

@@ -178,7 +178,7 @@ impl Host {
     /// # Errors
     ///
     /// [`HostError::Config`](crate::HostError::Config) for a rule that can't be used. The old rules hold on then.
-    pub fn reload_rules(&self, config: &crate::config::Loaded) -> Result<(), HostError> {
+    pub fn reload_rules(&self, config: &berth_config::Loaded) -> Result<(), HostError> {
         self.governor.exchange(Rules::of(config)?);
         self.asking.exchange(config.clone());
         Ok(())

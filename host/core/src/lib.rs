@@ -239,7 +239,6 @@ mod builder;
 mod catalogue;
 mod checking;
 mod coerce;
-pub mod config;
 mod counting;
 pub mod doctor;
 mod facts;
@@ -256,7 +255,6 @@ mod retry;
 mod schema;
 mod session;
 mod shape;
-pub mod state;
 mod subjects;
 mod tally;
 mod validate;
@@ -266,6 +264,7 @@ pub use answer::{Answer, Approval, Audience, Filtered, Remainder, Scope, Step};
 pub use answer_cache::AnswersKept;
 pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
+pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence, Content, Definition, Denial, Events,
     Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents, Outcome, Output,
@@ -277,7 +276,7 @@ pub use berth_policy::{
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
-pub use berth_system::egress::Resolve;
+pub use berth_system::{egress::Resolve, state};
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
 pub use filters::FilterCounts;

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 
 use crate::answer_cache::{Bounds, Entry, Key, bytes_of};
 use crate::catalogue::Tool;
-use crate::config::ResultCache;
 use crate::facts::Facts;
+use berth_config::ResultCache;
 
 /// What takes more system calls than this is checked on a thread that may block.
 const QUICK: usize = 64;

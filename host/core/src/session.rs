@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use berth_contract::HostError;
 
 use crate::answer_cache::{Answers, AnswersKept};
-use crate::config::Folders;
+use berth_config::Folders;
 pub(crate) use kept::kept_in;
 pub(crate) use state::{SessionState, seconds};
 

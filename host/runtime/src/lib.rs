@@ -56,7 +56,7 @@ use crate::engine::Engine;
 /// What a runtime needs to know.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConfig {
-    /// Calls that may run at a time. 0: [`automatic_concurrency`].
+    /// Calls that may run at a time. 0: [`automatic_concurrency`](berth_system::machine::automatic_concurrency).
     pub concurrency: usize,
     /// The most memory that any plugin's calls are granted, in bytes.
     pub memory: usize,
@@ -68,16 +68,10 @@ pub struct RuntimeConfig {
     pub helper: Option<PathBuf>,
 }
 
-/// Calls that run at a time where nobody says how many: eight for each processor, at least 16.
-pub fn automatic_concurrency() -> usize {
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    (processors * 8).max(16)
-}
-
 impl RuntimeConfig {
     /// Calls that run at a time.
     pub fn places(&self) -> usize {
-        if self.concurrency == 0 { automatic_concurrency() } else { self.concurrency }
+        if self.concurrency == 0 { berth_system::machine::automatic_concurrency() } else { self.concurrency }
     }
 }
 

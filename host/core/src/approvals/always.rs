@@ -8,8 +8,8 @@ use berth_policy::{Verdict, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::Always;
-use crate::config::{Folders, Loaded, insert};
 use crate::facts::Facts;
+use berth_config::{Folders, Loaded, insert};
 
 /// A rule for the user's configuration that allows exactly what was asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

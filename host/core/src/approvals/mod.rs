@@ -16,7 +16,7 @@ pub use posted::{Posted, PostingApprover, Questions};
 pub use question::{Always, Approver, Attached, Preview, Question, Reply};
 pub use words::Mark;
 
-use crate::config::{Folders, Loaded};
+use berth_config::{Folders, Loaded};
 
 /// Questions of one host that wait at a time. Each holds its call's arguments, and nobody answers more.
 const MAX_OPEN: usize = 64;

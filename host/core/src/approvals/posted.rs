@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::answer::Scope;
-use crate::config::{Approvals, Folders};
 use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
-use crate::state;
+use berth_config::{Approvals, Folders};
+use berth_system::state;
 
 /// Questions that wait at a time, over all of a user's programs: nobody answers more. So many answers wait for their calls beside them.
 const MAX_POSTED: usize = 64;

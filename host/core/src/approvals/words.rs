@@ -10,7 +10,7 @@ use berth_policy::{ActedOn, Gate};
 use serde_json::Value;
 
 use super::{Always, Attached, Question};
-use crate::config::inline;
+use berth_config::inline;
 
 /// Bytes of an argument that is read at a glance.
 const SHORT: usize = 200;

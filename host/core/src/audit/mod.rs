@@ -33,8 +33,8 @@ pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
 use crate::approvals::{Question, Reply};
-use crate::config::{self, OnFailure};
 use crate::facts::Facts;
+use berth_config::{self as config, OnFailure};
 
 /// Writes the record. Each function returns when what it wrote is with the system, so that it survives this process; where the
 /// configuration wants that, when it survives the machine.

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::log::{Bounds, Log};
 use super::{Trail, Verification, files};
-use crate::config::Folders;
+use berth_config::Folders;
 
 /// A log in a folder of its own.
 struct Scene {

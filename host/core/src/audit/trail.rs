@@ -14,7 +14,7 @@ use super::files::{self, CURRENT};
 use super::head::Head;
 use super::lines::Lines;
 use super::log::Held;
-use crate::config::Folders;
+use berth_config::Folders;
 
 /// What was recorded, as it was at one moment: what is written later is not in it.
 pub struct Trail {

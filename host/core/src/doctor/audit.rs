@@ -1,7 +1,7 @@
 use super::Finding;
 use super::finding::size;
 use crate::audit::Trail;
-use crate::config::{Folders, Loaded};
+use berth_config::{Folders, Loaded};
 
 /// The record of calls: whether there is one, whether it can be written, and whether its newest part is what was written.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {

@@ -5,8 +5,8 @@ use berth_runtime::RuntimeConfig;
 
 use super::Finding;
 use super::finding::within_or;
-use crate::config::{self, Folders, Inputs, Loaded, Problems, Source};
 use crate::plugins::runtime_config;
+use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
 
 /// What the other checks take from the configuration: where it is broken, the defaults.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use berth_system::machine::{self, Folder, There};
 
 use super::Finding;
 use super::finding::size;
-use crate::config::{Folders, Loaded};
 use crate::plugins::compiled_folder;
+use berth_config::{Folders, Loaded};
 
 /// Bytes that compiled plugins may soon take.
 const LITTLE_SPACE: u64 = 256 << 20;

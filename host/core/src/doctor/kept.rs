@@ -2,9 +2,9 @@ use berth_contract::HostError;
 
 use super::Finding;
 use crate::approvals::Questions;
-use crate::config::{self, Folders};
 use crate::plugins::Approvals;
 use crate::session;
+use berth_config::{self as config, Folders};
 
 /// What is kept from one run to the next: whether it can be read and believed.
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {

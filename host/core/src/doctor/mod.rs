@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use berth_runtime::Builtin;
 
-use crate::config::Inputs;
+use berth_config::Inputs;
 
 pub use finding::{Finding, Report, State};
 

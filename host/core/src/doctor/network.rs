@@ -6,14 +6,14 @@ use std::path::Path;
 use berth_system::egress::examine;
 
 use super::Finding;
-use crate::config::{Folders, Loaded};
+use berth_config::{Folders, Loaded};
 
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let directory = loaded.directory();
     let mut found = vec![proxy(loaded)];
     found.extend(loaded.authorities(folders, &directory).iter().map(|path| authority(path)));
     found.extend(loaded.secrets().map(|(table, name, secret)| {
-        let key = format!("{table}.secrets.{}", crate::config::dotted_name(name));
+        let key = format!("{table}.secrets.{}", berth_config::dotted_name(name));
         let called = format!("secret {name}");
         match examine(&loaded.source_of(&key, secret, folders, &directory)) {
             Ok(None) => Finding::ok(called, "its source is there"),

@@ -12,7 +12,7 @@ use berth_system::machine;
 use berth_system::process::{Child, Command, Known, Places, StartError};
 
 use super::Finding;
-use crate::config::{Loaded, SandboxMode};
+use berth_config::{Loaded, SandboxMode};
 
 /// Until when the harmless program has to be through.
 const TIME: Duration = Duration::from_secs(20);

@@ -15,7 +15,7 @@ use berth_contract::text::cut;
 use berth_system::private::PrivateFolder;
 use sha2::{Digest, Sha256};
 
-use crate::config::{self, Folders};
+use berth_config::{self as config, Folders};
 pub(crate) use read::{READ_OVERFLOW, Reader, byte_of};
 
 /// Bytes that are kept of one answer at most.
@@ -163,7 +163,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use crate::config::Bounded;
+    use berth_config::Bounded;
 
     fn overflow(folder: &std::path::Path) -> Overflow {
         let config = config::Overflow { max_mib: Bounded::clamped(1), ..config::Overflow::default() };

@@ -8,8 +8,8 @@ use berth_runtime::{Candidate, PluginInfo};
 use berth_system::private::PrivateFolder;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Folders;
-use crate::state;
+use berth_config::Folders;
+use berth_system::state;
 
 /// The file in the data folder.
 const FILE: &str = "plugins.json";

@@ -14,7 +14,7 @@ use berth_system::private::PrivateFolder;
 use serde::Serialize;
 
 use super::PluginState;
-use crate::config::Folders;
+use berth_config::Folders;
 
 /// How long the other side may take to read or write what it has ready.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use berth_contract::Denial;
 use berth_runtime::Failed;
 
-use crate::config::{Advisor, Ended};
 use crate::governor::Governor;
+use berth_config::{Advisor, Ended};
 
 /// Asks whoever decides on calls, and whoever knows what the sandbox holds.
 pub(super) struct Counsel {

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::slot::Slot;
 use super::{Plugins, blocking};
-use crate::config::{BUILT_IN_FILTERS, FilterRules};
 use crate::filter_chain::Chain;
+use berth_config::{BUILT_IN_FILTERS, FilterRules};
 
 /// The built-in filters, and the operator's rules as they were when they were looked at last.
 #[derive(Clone)]

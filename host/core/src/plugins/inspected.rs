@@ -6,7 +6,7 @@ use berth_contract::{Annotations, Definition, HostError, Provider};
 use berth_runtime::{Candidate, PluginInfo, PluginPolicy, Request, Runtime, RuntimeConfig};
 use serde::Serialize;
 
-use crate::config::Folders;
+use berth_config::Folders;
 
 /// A component and what it says that it offers.
 #[derive(Clone, Debug)]

@@ -32,8 +32,8 @@ pub use slot::{PluginPlace, PluginState, Waiting};
 pub(crate) use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
-use crate::config::{BUILT_IN_FILTERS, Reload};
 use crate::filter_chain::Chain;
+use berth_config::{BUILT_IN_FILTERS, Reload};
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 
@@ -392,8 +392,8 @@ impl Slot {
 ///
 /// [`HostError::Load`] where there is none, or it can't be read.
 pub fn candidate(
-    config: &crate::config::Loaded,
-    folders: &crate::config::Folders,
+    config: &berth_config::Loaded,
+    folders: &berth_config::Folders,
     directory: &Path,
     name: &str,
 ) -> Result<Candidate, HostError> {

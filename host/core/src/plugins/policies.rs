@@ -10,9 +10,9 @@ use berth_system::egress::{Egress, Network, Settings};
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
-use crate::config::{self, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 use crate::governor::Governor;
 use crate::plugins::counsel::Counsel;
+use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 
 const MIB: u64 = 1 << 20;
 

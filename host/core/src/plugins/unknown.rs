@@ -5,7 +5,7 @@ use berth_policy::TextGlob;
 
 use super::{Plugins, folder};
 use crate::catalogue::{Catalogue, Tool};
-use crate::config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
+use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
 
 /// A name that nothing has.
 pub(crate) struct Unknown {

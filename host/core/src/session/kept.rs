@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::SessionState;
 use super::state::seconds;
-use crate::config::Folders;
-use crate::state;
+use berth_config::Folders;
+use berth_system::state;
 
 /// The folder in the data folder.
 const FOLDER: &str = "sessions";

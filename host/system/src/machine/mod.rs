@@ -11,6 +11,12 @@ pub use folder::{FileSystem, Folder, There, Usage, look_at, usage};
 pub use kernel::{Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 
+/// Calls that run at a time where nobody says how many: eight for each processor, at least 16.
+pub fn automatic_concurrency() -> usize {
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    (processors * 8).max(16)
+}
+
 /// A number that the kernel tells in a file.
 fn number(path: &str) -> Option<u64> {
     text(path)?.parse().ok()

@@ -22,7 +22,7 @@ impl Loaded {
     /// # Errors
     ///
     /// Why the rule can't be written there, or wouldn't count.
-    pub(crate) fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
+    pub fn with_permission(&self, tool: &str, pattern: &str) -> Result<Self, String> {
         let Some((folders, inputs)) = &self.read_from else {
             return Err("this program has a configuration of its own".to_owned());
         };
@@ -86,7 +86,7 @@ fn real(path: &Path) -> std::io::Result<PathBuf> {
 ///
 /// [`HostError::Config`] where the file can't be believed, or is written in a way that leaves no place for the rule; [`HostError::Io`] where
 /// it can't be changed.
-pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
+pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBuf, HostError> {
     let path = folders.config_file();
     let failed = |error: std::io::Error| HostError::io(format!("writing {}", path.display()))(error);
     // One after the other, or one rule would be lost. The lock is no file of the folder that the user looks at.
@@ -107,7 +107,7 @@ pub(crate) fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result
 }
 
 /// The rule as it is written: for this very text, not for what would match it as a glob.
-pub(crate) fn rule(tool: &str, pattern: &str) -> String {
+pub fn rule(tool: &str, pattern: &str) -> String {
     format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", toml(pattern))
 }
 

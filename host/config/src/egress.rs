@@ -55,7 +55,7 @@ impl Loaded {
     }
 
     /// What the gate asks before a call of the web tools runs.
-    pub(crate) fn web(&self) -> Result<berth_policy::Web, HostError> {
+    pub fn web(&self) -> Result<berth_policy::Web, HostError> {
         let others = match self.config.tools.web.other_domains {
             OtherDomains::Deny => Verdict::Deny,
             OtherDomains::Ask => Verdict::Ask,
@@ -112,7 +112,7 @@ impl Loaded {
     }
 
     /// Names of the secrets that are put into the requests of a call to the URLs that it is about.
-    pub(crate) fn secrets_along(&self, action: &Action<'_>) -> Vec<String> {
+    pub fn secrets_along(&self, action: &Action<'_>) -> Vec<String> {
         let (table, private) = match self.config.plugins.get(action.provider).filter(|_| !action.built_in) {
             Some(plugin) => (format!("plugins.{}", action.provider), &plugin.allowed_private_hosts),
             None if action.built_in && action.provider == "web" => ("tools.web".to_owned(), &self.config.tools.web.allowed_private_hosts),
@@ -212,7 +212,7 @@ impl Loaded {
     }
 
     /// Where a secret comes from, by the key of its table.
-    pub(crate) fn source_of(&self, key: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> SecretSource {
+    pub fn source_of(&self, key: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> SecretSource {
         let beside = |below: &str, path: &str| self.beside_its_source(&format!("{key}.{below}"), path, folders, working_directory);
         if let Some(name) = &secret.env {
             let value = self.variable(name.as_str()).map(|value| Arc::new(SecretValue::new(value)));
@@ -248,7 +248,7 @@ impl Loaded {
     }
 
     /// The files of the authorities that are believed.
-    pub(crate) fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
+    pub fn authorities(&self, folders: &Folders, working_directory: &Path) -> Vec<PathBuf> {
         let written = self.config.network.authorities.iter().enumerate();
         written
             .map(|(index, path)| self.beside_its_source(&format!("network.authorities.{index}"), path, folders, working_directory))
@@ -256,20 +256,20 @@ impl Loaded {
     }
 
     /// The directory that the configuration was read for.
-    pub(crate) fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         let inputs = self.read_from.as_ref().and_then(|(_, inputs)| inputs.working_directory.clone());
         inputs.or_else(|| super::working_directory().ok()).unwrap_or_else(|| PathBuf::from("/"))
     }
 
     /// A variable of the environment that the configuration was read with.
-    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+    pub fn variable(&self, name: &str) -> Option<String> {
         let mut variables = self.read_from.iter().flat_map(|(_, inputs)| &inputs.variables);
         let found = variables.rfind(|(known, _)| known == name);
         found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
     /// The first of these variables that says something.
-    pub(crate) fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
+    pub fn variable_of<'n>(&self, names: &[&'n str]) -> Option<(&'n str, String)> {
         names.iter().find_map(|name| Some((*name, self.variable(name)?)))
     }
 }

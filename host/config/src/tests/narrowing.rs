@@ -296,7 +296,7 @@ fn the_smaller_number_counts() {
     check("tools.call = 60", "tools.call = 60", "tools.call", json!(60), &[]);
     check("", "tools.max_concurrent = 1", "tools.max_concurrent", json!(1), &[]);
     check("", "tools.max_concurrent = 0", "tools.max_concurrent", json!(0), &[]);
-    let automatic = berth_runtime::automatic_concurrency();
+    let automatic = berth_system::machine::automatic_concurrency();
     let more = format!("1024 is more than {automatic}");
     check("", "tools.max_concurrent = 1024", "tools.max_concurrent", json!(0), &[&more]);
     let all = format!("{automatic} is more than 2");

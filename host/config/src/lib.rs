@@ -21,7 +21,7 @@ mod folders;
 mod gates;
 mod governing;
 mod inline;
-pub(crate) mod insert;
+pub mod insert;
 mod keys;
 mod load;
 mod narrow;
@@ -49,7 +49,7 @@ pub use bounded::Bounded;
 pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use describe::{KeyDescription, TableDescription, describe};
-pub(crate) use filters::BUILT_IN as BUILT_IN_FILTERS;
+pub use filters::BUILT_IN as BUILT_IN_FILTERS;
 pub use filters::{FilterRules, FilterSecurity, Filters, WrittenExpression};
 pub use folders::Folders;
 pub use governing::{
@@ -74,7 +74,7 @@ pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFai
 pub use web::{HostGrant, Method, Network, OtherDomains, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts, WrittenProxy};
 
 /// A name that the operator chose, as a part of a dotted key.
-pub(crate) fn dotted_name(name: &str) -> String {
+pub fn dotted_name(name: &str) -> String {
     keys::dotted(&[name.to_owned()])
 }
 

@@ -232,7 +232,7 @@ impl Loaded {
     }
 
     /// Where a table was written first, by its dotted key.
-    pub(crate) fn source_below(&self, table: &str) -> Source {
+    pub fn source_below(&self, table: &str) -> Source {
         let below = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.sources.iter().find(|(key, _)| below(key)).map_or(Source::Default, |(_, source)| source.clone())
     }
@@ -243,7 +243,7 @@ impl Loaded {
     }
 
     /// The same for the gates, which say by its kind what undoes it.
-    pub(crate) fn origin(&self, key: &str) -> Origin {
+    pub fn origin(&self, key: &str) -> Origin {
         self.origin_of(&self.source(key), key.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
     }
 

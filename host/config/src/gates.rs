@@ -27,7 +27,7 @@ impl Loaded {
     /// # Errors
     ///
     /// [`HostError::Config`] with the place of what can't be used.
-    pub(crate) fn policy(&self) -> Result<Policy, HostError> {
+    pub fn policy(&self) -> Result<Policy, HostError> {
         let home = self.read_from.as_ref().and_then(|(folders, _)| folders.home.as_deref());
         let tools = &self.config.tools;
         let autonomy = match tools.autonomy {

@@ -24,7 +24,7 @@ pub struct Ceiling {
     /// What it took away of what would hold without it.
     pub taken: Vec<Taken>,
     /// What it says itself: its rules are decided on apart from the operator's.
-    pub(crate) says: Loaded,
+    pub says: Loaded,
 }
 
 impl Ceiling {

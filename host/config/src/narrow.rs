@@ -161,7 +161,7 @@ fn effective(base: &Loaded) -> Config {
 }
 
 fn concurrency(written: u64) -> u64 {
-    if written == 0 { u64::try_from(berth_runtime::automatic_concurrency()).unwrap_or(u64::MAX) } else { written }
+    if written == 0 { u64::try_from(berth_system::machine::automatic_concurrency()).unwrap_or(u64::MAX) } else { written }
 }
 
 /// The depth of the table with a chosen name in which a key lies, where it does.

@@ -103,7 +103,7 @@ impl JsonSchema for WrittenExpression {
 }
 
 /// The name of the plugin that is built in, the one that gets the operator's rules.
-pub(crate) const BUILT_IN: &str = "filters";
+pub const BUILT_IN: &str = "filters";
 
 /// The operator's own rules for the built-in filters, as they are now.
 #[derive(Clone, Debug, PartialEq, Eq)]

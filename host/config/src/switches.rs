@@ -8,7 +8,7 @@ use super::Loaded;
 
 impl Loaded {
     /// What is switched off.
-    pub(crate) fn switches(&self) -> Switches {
+    pub fn switches(&self) -> Switches {
         let off = |key: &str| {
             let place = self.origin(key);
             Decision {
@@ -41,7 +41,7 @@ impl Loaded {
     }
 
     /// Which tools wait for others. None where that is not asked for.
-    pub(crate) fn dependencies(&self) -> Option<Dependencies> {
+    pub fn dependencies(&self) -> Option<Dependencies> {
         let said = &self.config.tools.dependencies;
         if !said.enabled {
             return None;

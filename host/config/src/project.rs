@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::check::Leaf;
 use super::narrow::{self, Bases, Whose, narrow};
 use super::{Folders, Ignored, Loaded, Problem, Problems, Source, file};
-use crate::state;
+use berth_system::state;
 
 /// Where the data folder keeps which files are trusted.
 const TRUSTED: &str = "trusted.json";

@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use crate::private::PrivateFolder;
 use berth_contract::HostError;
-use berth_system::private::PrivateFolder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -42,14 +42,14 @@ where
 }
 
 /// The lock of a folder whose files are all changed by [`update_lightly`]: one for all of them, so that they come and go without it.
-pub(crate) const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 
 /// As [`update`], for what changes often: what a power failure follows on may be lost, and what does not change is not written.
 ///
 /// # Errors
 ///
 /// As [`update`].
-pub(crate) fn update_lightly<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
+pub fn update_lightly<T, R>(folder: &Path, name: &str, change: impl FnOnce(&mut T) -> Result<R, HostError>) -> Result<R, HostError>
 where
     T: DeserializeOwned + Default + Serialize,
 {
