@@ -8,7 +8,7 @@ use berth_contract::Output;
 use berth_system::files::Sights;
 use serde_json::Value;
 
-use crate::catalogue::Tool;
+use berth_catalogue::Tool;
 
 /// What of answers is kept.
 #[derive(Clone, Copy, Debug)]

@@ -15,12 +15,12 @@ use crate::filters::Filtering;
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::overflow::{Overflow, Reader};
-use crate::plugins::{Plugins, Policies, Watch, runtime_config};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
-use crate::subjects::Lookups;
+use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
+use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
 
 impl Host {
@@ -161,7 +161,8 @@ impl HostBuilder {
         let governor = Arc::new(Governor::new(Rules::of(&self.config)?));
         let helper = self.helper.or_else(berth_runtime::own_helper);
         let network = Network { resolver: self.resolver, listening: self.listening.into(), ..Network::default() };
-        let policies = Policies::new(self.config, folders, directory, &self.plugin_files, Arc::clone(&governor), helper.clone(), network);
+        let policies =
+            Policies::new(self.config, folders, directory, &self.plugin_files, Arc::clone(&governor) as _, helper.clone(), network);
         policies.check_replacements(&self.builtins)?;
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::host::{Host, Request};
-use crate::{subjects, validate, waiting};
+use crate::waiting;
+use berth_catalogue::{subjects, validate};
 
 /// What would become of a call. Nothing was run, asked, counted or recorded for it.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::answer::{Approval, Audience, Filtered, Remainder};
 use crate::answer_cache::Key;
-use crate::catalogue::Tool;
 use crate::counting::Taken;
 use crate::session::Session;
+use berth_catalogue::Tool;
 
 /// A call on its way. Each step of the journey adds what it found out.
 pub(crate) struct Facts {

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, Switches, Verdict};
 
-use crate::catalogue::Tool;
 use crate::counting::{Counting, Refused, Taken};
 use crate::facts::{Facts, Reached};
+use berth_catalogue::{Blocklist, Tool};
 use berth_config::Loaded;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
@@ -83,11 +83,6 @@ impl Governor {
         self.rules().policy.blocked(commands)
     }
 
-    /// What the blocklist has against a command line that a plugin starts, sure or not.
-    pub(crate) fn blocklisted(&self, line: &str) -> Option<Decision> {
-        self.rules().policy.against(line)
-    }
-
     /// Whether what a call starts reaches the network.
     pub(crate) fn reaches_network(&self, facts: &Facts) -> bool {
         facts.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
@@ -105,5 +100,11 @@ impl Governor {
     /// What is decided by now.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Blocklist for Governor {
+    fn blocklisted(&self, line: &str) -> Option<Decision> {
+        self.rules().policy.against(line)
     }
 }

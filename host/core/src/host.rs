@@ -14,16 +14,16 @@ use serde_json::Value;
 use crate::answer::Audience;
 use crate::approvals::{Approver, Asking};
 use crate::audit::Audit;
-use crate::filter_chain::Link;
 use crate::filters::FilterCounts;
 use crate::governor::{Governor, Rules};
-use crate::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
-use crate::subjects::Lookups;
 use crate::waiting::{self, Offered};
+use berth_catalogue::Link;
+use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
+use berth_catalogue::subjects::Lookups;
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///

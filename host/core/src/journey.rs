@@ -12,10 +12,11 @@ use serde_json::Value;
 use crate::answer::{Answer, Step};
 use crate::approvals::Approver;
 use crate::audit::Audit;
-use crate::catalogue::{Catalogue, Tool};
 use crate::facts::Facts;
 use crate::host::{Host, Request};
-use crate::{subjects, validate, waiting};
+use crate::waiting;
+use berth_catalogue::{Catalogue, Tool};
+use berth_catalogue::{subjects, validate};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).

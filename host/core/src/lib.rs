@@ -236,34 +236,30 @@ mod approve;
 pub mod audit;
 mod blocking;
 mod builder;
-mod catalogue;
 mod checking;
-mod coerce;
 mod counting;
 pub mod doctor;
 mod facts;
-mod filter_chain;
 mod filters;
 mod fingerprint;
 mod governor;
 mod host;
 mod journey;
 mod overflow;
-mod plugins;
 mod results;
 mod retry;
-mod schema;
 mod session;
 mod shape;
-mod subjects;
-mod tally;
-mod validate;
 mod waiting;
 
 pub use answer::{Answer, Approval, Audience, Filtered, Remainder, Scope, Step};
 pub use answer_cache::AnswersKept;
 pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
+pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
+pub use berth_catalogue::plugins::{
+    Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
+};
 pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence, Content, Definition, Denial, Events,
@@ -282,10 +278,6 @@ pub use checking::{Check, GateSays, Said};
 pub use filters::FilterCounts;
 pub use fingerprint::Fingerprint;
 pub use host::{FilterState, Host, Request};
-pub use plugins::control::{Ask, HostPlugins, ask_hosts};
-pub use plugins::{
-    Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
-};
 pub use session::Session;
 pub use shape::structured_schema;
 pub use waiting::Offered;

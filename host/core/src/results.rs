@@ -13,8 +13,8 @@ use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
 
 use crate::answer_cache::{Bounds, Entry, Key, bytes_of};
-use crate::catalogue::Tool;
 use crate::facts::Facts;
+use berth_catalogue::Tool;
 use berth_config::ResultCache;
 
 /// What takes more system calls than this is checked on a thread that may block.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use berth_contract::{Category, Definition, Failure, HostError, Outcome};
 use berth_policy::{Decision, Dependencies, Gate, Verdict};
 
-use crate::catalogue::Catalogue;
 use crate::facts::Facts;
 use crate::governor::Rules;
+use berth_catalogue::Catalogue;
 
 /// What to do about a session that can't be read.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";

@@ -4,13 +4,14 @@ use super::tree::{File, Tree};
 use super::{Violation, at};
 
 /// The crates from the bottom up, each with those that it depends on.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("berth-contract", &[]),
     ("berth-policy", &["berth-contract"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-config", &["berth-contract", "berth-policy", "berth-system"]),
     ("berth-runtime", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-host", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime"]),
+    ("berth-catalogue", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime"]),
+    ("berth-host", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime", "berth-catalogue"]),
     ("berth-mcp", &["berth-host"]),
     ("berth-cli", &["berth-host", "berth-mcp"]),
 ];
@@ -81,25 +82,25 @@ const OPEN_BENEATH: [&str; 6] = [
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
 const OPEN_OWN: [&str; 19] = [
-    "host/cli/",                           // what the user names on the command line
-    "host/core/src/approvals/outdated.rs", // the file of a question, for the person who looks at it
-    "host/config/",                        // the configuration, and the folders that it names
-    "host/core/src/builder.rs",            // the working directory
-    "host/core/src/doctor/folders.rs",     // Berth's own folders behind links
-    "host/core/src/plugins/folder.rs",     // components that the operator names
-    "host/mcp/src/http/connections.rs",    // the socket that the operator names
-    "host/mcp/src/http/keys.rs",           // the keys that the operator names
-    "host/runtime/src/load.rs",            // components that the operator names
-    "host/system/src/egress/secrets.rs",   // the files of secrets that the operator names
-    "host/system/src/confine/",            // /proc, and the trees that a program gets
-    "host/system/src/files/grants.rs",     // the granted directories, once
-    "host/system/src/files/kernel.rs",     // /proc
-    "host/system/src/mounts.rs",           // the table of mounts
-    "host/system/src/machine/",            // /proc and /sys, and Berth's own folders, which are looked at
-    "host/system/src/processes.rs",        // /proc
-    "host/system/src/process/",            // /proc, and what lies in the granted directories and is denied
-    "host/system/src/private.rs",          // the folders of the cache and of what is kept
-    "host/system/src/search/folder.rs",    // /proc
+    "host/cli/",                            // what the user names on the command line
+    "host/core/src/approvals/outdated.rs",  // the file of a question, for the person who looks at it
+    "host/config/",                         // the configuration, and the folders that it names
+    "host/core/src/builder.rs",             // the working directory
+    "host/core/src/doctor/folders.rs",      // Berth's own folders behind links
+    "host/catalogue/src/plugins/folder.rs", // components that the operator names
+    "host/mcp/src/http/connections.rs",     // the socket that the operator names
+    "host/mcp/src/http/keys.rs",            // the keys that the operator names
+    "host/runtime/src/load.rs",             // components that the operator names
+    "host/system/src/egress/secrets.rs",    // the files of secrets that the operator names
+    "host/system/src/confine/",             // /proc, and the trees that a program gets
+    "host/system/src/files/grants.rs",      // the granted directories, once
+    "host/system/src/files/kernel.rs",      // /proc
+    "host/system/src/mounts.rs",            // the table of mounts
+    "host/system/src/machine/",             // /proc and /sys, and Berth's own folders, which are looked at
+    "host/system/src/processes.rs",         // /proc
+    "host/system/src/process/",             // /proc, and what lies in the granted directories and is denied
+    "host/system/src/private.rs",           // the folders of the cache and of what is kept
+    "host/system/src/search/folder.rs",     // /proc
 ];
 
 /// How a path is opened, looked at or changed without a handle to begin from.

@@ -5,7 +5,7 @@ use berth_runtime::RuntimeConfig;
 
 use super::Finding;
 use super::finding::within_or;
-use crate::plugins::runtime_config;
+use berth_catalogue::plugins::runtime_config;
 use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
 
 /// What the other checks take from the configuration: where it is broken, the defaults.

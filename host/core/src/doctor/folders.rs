@@ -4,7 +4,7 @@ use berth_system::machine::{self, Folder, There};
 
 use super::Finding;
 use super::finding::size;
-use crate::plugins::compiled_folder;
+use berth_catalogue::plugins::compiled_folder;
 use berth_config::{Folders, Loaded};
 
 /// Bytes that compiled plugins may soon take.

@@ -2,8 +2,8 @@ use berth_contract::HostError;
 
 use super::Finding;
 use crate::approvals::Questions;
-use crate::plugins::Approvals;
 use crate::session;
+use berth_catalogue::plugins::Approvals;
 use berth_config::{self as config, Folders};
 
 /// What is kept from one run to the next: whether it can be read and believed.

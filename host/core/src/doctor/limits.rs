@@ -2,7 +2,7 @@ use berth_system::machine;
 
 use super::Finding;
 use super::finding::size;
-use crate::plugins::{most_memory, runtime_config};
+use berth_catalogue::plugins::{most_memory, runtime_config};
 use berth_config::Loaded;
 
 /// Descriptors with which a search leaves out what it can't open, and those with which calls that run at a time may.

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use crate::answer::{Audience, Filtered, GAIN, SHORT};
 use crate::facts::Facts;
-use crate::filter_chain::{Chain, Link};
-use crate::subjects;
+use berth_catalogue::subjects;
+use berth_catalogue::{Chain, Link};
 use berth_config as config;
 pub(crate) use counts::Counts;
 pub use counts::FilterCounts;

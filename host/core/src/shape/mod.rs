@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 use crate::answer::{Audience, Filtered, Remainder};
 use crate::blocking::blocking;
-use crate::catalogue::Tool;
 use crate::facts::Facts;
-use crate::filter_chain::Chain;
 use crate::filters::Filtering;
 use crate::filters::terminal::Kind;
 use crate::overflow::{Id, Overflow, READ_OVERFLOW};
-use crate::subjects;
+use berth_catalogue::Chain;
+use berth_catalogue::Tool;
+use berth_catalogue::subjects;
 use berth_config::Redaction;
 use fence::Fence;
 use heard::Redacting;

@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::answer::Remainder;
-    use crate::schema::compile;
+    use berth_catalogue::schema::compile;
 
     fn tool(schema: Option<Value>) -> Definition {
         let mut tool = Definition::new("look", "looks", json!({ "type": "object" }));

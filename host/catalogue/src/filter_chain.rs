@@ -13,34 +13,37 @@ const MAX_STRANGE: usize = 32 << 10;
 
 /// The filters of one moment, as the catalogue is the tools of it.
 #[derive(Default)]
-pub(crate) struct Chain {
+pub struct Chain {
     links: Vec<Link>,
     /// The plugin that should be among them and doesn't serve, and why.
     missing: Option<(String, String)>,
 }
 
 /// A filter in its place.
-pub(crate) struct Link {
+pub struct Link {
     /// What it is called beside the filters of other plugins: built in, by its own name.
-    pub(crate) name: String,
-    pub(crate) plugin: Plugin,
-    pub(crate) definition: Arc<FilterDefinition>,
+    pub name: String,
+    /// The plugin that it belongs to.
+    pub plugin: Plugin,
+    /// What it says of itself.
+    pub definition: Arc<FilterDefinition>,
     matchers: Vec<(Tools, Subjects)>,
 }
 
 impl Chain {
     /// The filters of `plugins`, one after the other. `missing`: one that doesn't serve, and why.
-    pub(crate) fn new<'p>(plugins: impl IntoIterator<Item = &'p Plugin>, missing: Option<(String, String)>) -> Self {
+    pub fn new<'p>(plugins: impl IntoIterator<Item = &'p Plugin>, missing: Option<(String, String)>) -> Self {
         let of = |plugin: &'p Plugin| plugin.filters().iter().map(|definition| Link::new(plugin, definition));
         Self { links: plugins.into_iter().flat_map(of).collect(), missing }
     }
 
     /// The plugin that should filter and doesn't serve, and why. It may be one that keeps something back.
-    pub(crate) fn missing(&self) -> Option<&(String, String)> {
+    pub fn missing(&self) -> Option<&(String, String)> {
         self.missing.as_ref()
     }
 
-    pub(crate) fn links(&self) -> &[Link] {
+    /// The filters, in the order in which they look at an answer.
+    pub fn links(&self) -> &[Link] {
         &self.links
     }
 }
@@ -57,12 +60,12 @@ impl Link {
     }
 
     /// Whether it looks at the answer of a call of `tool` that acts on `subject`.
-    pub(crate) fn fits(&self, tool: &str, subject: Option<&str>) -> bool {
+    pub fn fits(&self, tool: &str, subject: Option<&str>) -> bool {
         self.matchers.iter().any(|(tools, subjects)| tools.fit(tool) && subjects.fit(subject))
     }
 
     /// The same of a filter for security and a command line: whether it fits any command in it, or may.
-    pub(crate) fn fits_any(&self, tool: &str, line: &str) -> bool {
+    pub fn fits_any(&self, tool: &str, line: &str) -> bool {
         let looked = commands::look(line);
         let texts = || looked.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
         let last = last_command(line).map(|last| last.line);

@@ -77,7 +77,7 @@ impl Plugins {
     }
 
     /// Where the operator's rules for filters stand, and what is wrong with them.
-    pub(crate) fn filter_rules(&self) -> Option<FilterRulesState> {
+    pub fn filter_rules(&self) -> Option<FilterRulesState> {
         let Ruled { seen, .. } = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let slots = self.slots();
         let running = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS).and_then(|slot| slot.running.as_ref());

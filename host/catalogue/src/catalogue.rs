@@ -17,23 +17,25 @@ use crate::tally::Tally;
 const SIMILAR: f64 = 0.75;
 
 /// A tool that can be called.
-pub(crate) struct Tool {
-    pub(crate) definition: Arc<Definition>,
+pub struct Tool {
+    /// What it says of itself.
+    pub definition: Arc<Definition>,
     /// How it behaves, as far as that is believed. That it only reads is, since it is enforced; what else relaxes something (that nothing is
     /// destroyed, say) only of tools that are part of the program or were approved.
-    pub(crate) annotations: Annotations,
+    pub annotations: Annotations,
     /// Whether it is believed in what it says of itself.
-    pub(crate) believed: bool,
-    pub(crate) provider: Arc<dyn Provider>,
+    pub believed: bool,
+    /// What runs it.
+    pub provider: Arc<dyn Provider>,
     /// The plugin behind the provider, where it is one.
-    pub(crate) plugin: Option<Plugin>,
+    pub plugin: Option<Plugin>,
     /// What is counted of the plugin's calls.
-    pub(crate) tally: Arc<Tally>,
+    pub tally: Arc<Tally>,
     /// The input schema, compiled once: a stranger's when it is loaded, so that a wrong one is refused, a built-in one at its first call,
     /// since a process that makes one call would wait for all of them.
     validator: OnceLock<Validator>,
     /// What checking one place in the arguments may take, see [`berth_runtime::schema_weight`].
-    pub(crate) weight: usize,
+    pub weight: usize,
 }
 
 impl Tool {
@@ -42,7 +44,7 @@ impl Tool {
     /// # Errors
     ///
     /// Where a schema is none.
-    pub(crate) fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
+    pub fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, seen)
     }
 
@@ -51,7 +53,7 @@ impl Tool {
     /// # Errors
     ///
     /// As [`of_plugin`](Self::of_plugin).
-    pub(crate) fn of_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
+    pub fn of_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(provider, None, &Arc::default(), true)
     }
 
@@ -78,18 +80,18 @@ impl Tool {
     }
 
     /// Whether it is part of the program, and no stranger's plugin.
-    pub(crate) fn is_built_in(&self) -> bool {
+    pub fn is_built_in(&self) -> bool {
         self.plugin.as_ref().is_none_or(|plugin| plugin.info().origin == Origin::BuiltIn)
     }
 
     /// How a call with these arguments behaves. Only of a plugin it is believed that a call reads where others act, since it is enforced there.
-    pub(crate) fn annotations_with(&self, arguments: &Value) -> Annotations {
+    pub fn annotations_with(&self, arguments: &Value) -> Annotations {
         let reads = self.annotations.read_only || self.plugin.is_some() && self.definition.reads_with(arguments);
         Annotations { read_only: reads, ..self.annotations }
     }
 
     /// What checks the arguments of a call.
-    pub(crate) fn validator(&self) -> Result<&Validator, Failure> {
+    pub fn validator(&self) -> Result<&Validator, Failure> {
         self.compiled().map_err(|reason| Failure::new(Category::PermanentFailure, reason).with_code("host"))
     }
 
@@ -107,14 +109,14 @@ impl Tool {
 /// The tools that there are at one moment. It never changes: when plugins do, another one takes its place, and a call that has begun goes
 /// on with the one that it began with.
 #[derive(Default)]
-pub(crate) struct Catalogue {
+pub struct Catalogue {
     tools: Vec<Arc<Tool>>,
     /// Names and aliases.
     names: HashMap<String, usize>,
     /// Why plugins are not there that were expected, by name.
     missing: Vec<(String, String)>,
     /// What answers go through.
-    pub(crate) filters: Chain,
+    pub filters: Chain,
 }
 
 impl Catalogue {
@@ -123,7 +125,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// Where two tools have one name.
-    pub(crate) fn new(tools: Vec<Arc<Tool>>, filters: Chain, missing: Vec<(String, String)>) -> Result<Self, HostError> {
+    pub fn new(tools: Vec<Arc<Tool>>, filters: Chain, missing: Vec<(String, String)>) -> Result<Self, HostError> {
         let mut names = HashMap::new();
         for (index, tool) in tools.iter().enumerate() {
             for name in std::iter::once(&tool.definition.name).chain(&tool.definition.aliases) {
@@ -136,16 +138,22 @@ impl Catalogue {
         Ok(Self { tools, names, missing, filters })
     }
 
-    pub(crate) fn tools(&self) -> &[Arc<Tool>] {
+    /// All tools, in the order of their providers.
+    pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
 
     /// Whether a tool has that name or alias.
-    pub(crate) fn knows(&self, name: &str) -> bool {
+    pub fn knows(&self, name: &str) -> bool {
         self.names.contains_key(name)
     }
 
-    pub(crate) fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
+    /// The tool of that name or alias.
+    ///
+    /// # Errors
+    ///
+    /// [`Category::ToolNotFound`], with the names that are like it.
+    pub fn resolve(&self, name: &str) -> Result<&Arc<Tool>, Failure> {
         if let Some(index) = self.names.get(name) {
             return Ok(&self.tools[*index]);
         }
@@ -166,7 +174,8 @@ impl Catalogue {
         })
     }
 
-    pub(crate) fn similar(&self, name: &str) -> Vec<String> {
+    /// At most three names that are like this one, the most alike first.
+    pub fn similar(&self, name: &str) -> Vec<String> {
         let name = cut(name, 128);
         let mut scored: Vec<(f64, &str)> = self
             .names

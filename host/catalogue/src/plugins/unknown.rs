@@ -8,16 +8,16 @@ use crate::catalogue::{Catalogue, Tool};
 use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
 
 /// A name that nothing has.
-pub(crate) struct Unknown {
+pub struct Unknown {
     /// What is said of it: the name, its place, and the nearest name that there is.
-    pub(crate) message: String,
+    pub message: String,
     /// Whether the user can change it: not where a ceiling says it, for many machines.
     of_ceiling: bool,
 }
 
 impl Plugins {
     /// Tells of names that nothing has, where the user wrote them.
-    pub(crate) fn tell_of_unknown_names(&self) {
+    pub fn tell_of_unknown_names(&self) {
         for unknown in self.unknown_names().into_iter().filter(|unknown| !unknown.of_ceiling) {
             tracing::warn!("{}", unknown.message);
         }
@@ -28,7 +28,7 @@ impl Plugins {
     /// # Errors
     ///
     /// [`HostError::Config`] with every one that can't.
-    pub(crate) fn check_patterns(&self) -> Result<(), HostError> {
+    pub fn check_patterns(&self) -> Result<(), HostError> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
         let mut problems = Vec::new();
         for (name, rules) in &config.config.tools.permissions {
@@ -61,7 +61,7 @@ impl Plugins {
     }
 
     /// The names of tools and plugins that rules are about, and that nothing has now.
-    pub(crate) fn unknown_names(&self) -> Vec<Unknown> {
+    pub fn unknown_names(&self) -> Vec<Unknown> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
         let mut found = Found { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.config.tools;

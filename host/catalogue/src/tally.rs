@@ -11,7 +11,7 @@ const DOUBLINGS: usize = 32;
 
 /// Counts the calls of one plugin, from whatever threads run them. It goes on through reloads.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub struct Tally {
     calls: AtomicU64,
     failures: AtomicU64,
     /// Calls by how long they took.
@@ -26,22 +26,24 @@ impl Default for Tally {
 
 impl Tally {
     /// Counts one call.
-    pub(crate) fn count(&self, succeeded: bool, time: Duration) {
+    pub fn count(&self, succeeded: bool, time: Duration) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.failures.fetch_add(u64::from(!succeeded), Ordering::Relaxed);
         self.times[place(time)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn calls(&self) -> u64 {
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn failures(&self) -> u64 {
+    /// Calls that failed.
+    pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
     /// The time that so many hundredths of the calls took at most. `None` where there was no call.
-    pub(crate) fn percentile(&self, hundredths: u64) -> Option<Duration> {
+    pub fn percentile(&self, hundredths: u64) -> Option<Duration> {
         let times: Vec<u64> = self.times.iter().map(|count| count.load(Ordering::Relaxed).into()).collect();
         let all: u64 = times.iter().sum();
         let wanted = (all * hundredths).div_ceil(100).max(1);

@@ -26,7 +26,7 @@ const MAX_WORK: usize = 20_000_000;
 /// # Errors
 ///
 /// Where an argument is given under two names, of which only one could be looked at.
-pub(crate) fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
+pub fn rename(definition: &Definition, arguments: &mut Arc<Value>) -> Result<(), Failure> {
     if let (Value::String(_), Some(bare)) = (&**arguments, definition.bare_argument()) {
         let text = Arc::make_mut(arguments).take();
         *Arc::make_mut(arguments) = Value::Object(Map::from_iter([(bare.to_owned(), text)]));
@@ -70,7 +70,7 @@ fn name_folder(arguments: &mut Arc<Value>, pattern: &str, folder: &str) {
 /// # Errors
 ///
 /// They are too large, or don't fit.
-pub(crate) fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
+pub fn arguments(tool: &Tool, arguments: &mut Arc<Value>, limit: usize) -> Result<(), Failure> {
     let size = json_size(arguments, limit);
     if size > limit {
         let instead = if tool.definition.takes_attachments() { "; larger content travels as an attachment" } else { "" };

@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use berth_contract::Denial;
+use berth_policy::Decision;
 use berth_runtime::Failed;
 
-use crate::governor::Governor;
 use berth_config::{Advisor, Ended};
+
+/// Knows which commands may not run, whatever is granted.
+pub trait Blocklist: Send + Sync {
+    /// What the rules have against a command line that a plugin starts, sure or not.
+    fn blocklisted(&self, line: &str) -> Option<Decision>;
+}
 
 /// Asks whoever decides on calls, and whoever knows what the sandbox holds.
 pub(super) struct Counsel {
-    pub(super) governor: Arc<Governor>,
+    pub(super) blocklist: Arc<dyn Blocklist>,
     pub(super) advisor: Advisor,
 }
 
 impl berth_runtime::Counsel for Counsel {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // What asks where a person could be asked is refused here: nobody is, in the middle of a call.
-        let decision = self.governor.blocklisted(line)?;
+        let decision = self.blocklist.blocklisted(line)?;
         Some(decision.denial(format!("run {}", berth_contract::text::neutral_line(berth_contract::text::cut(line, 512)))))
     }
 

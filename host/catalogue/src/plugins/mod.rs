@@ -4,7 +4,7 @@
 //! what it found there, so it runs on the version that it was checked against. A version that fails leaves everything as it was.
 
 mod approvals;
-pub(crate) mod control;
+pub mod control;
 mod counsel;
 mod filters;
 mod folder;
@@ -25,11 +25,12 @@ use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
 
 pub use approvals::{Approvals, Approved};
+pub use counsel::Blocklist;
 pub use filters::FilterRulesState;
 pub use inspected::{Change, Difference, Inspected, ToolChange};
-pub(crate) use policies::{Policies, compiled_folder, most_memory, runtime_config};
+pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
 pub use slot::{PluginPlace, PluginState, Waiting};
-pub(crate) use watching::Watch;
+pub use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
@@ -41,7 +42,7 @@ use slot::{Place, Running, Slot};
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
 /// The plugins of a host, and the catalogue of what they offer.
-pub(crate) struct Plugins {
+pub struct Plugins {
     runtime: Arc<Runtime>,
     policies: Policies,
     approvals: Approvals,
@@ -72,7 +73,7 @@ impl Plugins {
     /// # Errors
     ///
     /// Where the schema of another provider's tool is none.
-    pub(crate) fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
+    pub fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
         let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::of(&policies.folders);
         let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
@@ -82,17 +83,17 @@ impl Plugins {
     }
 
     /// The tools as they are now.
-    pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
+    pub fn catalogue(&self) -> Arc<Catalogue> {
         Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells of every change of the plugins.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
     /// Every plugin, in the order of its tools.
-    pub(crate) fn states(&self) -> Vec<PluginState> {
+    pub fn states(&self) -> Vec<PluginState> {
         self.slots().iter().map(Slot::state).collect()
     }
 
@@ -101,7 +102,7 @@ impl Plugins {
     /// # Errors
     ///
     /// [`HostError`]: why it does not load.
-    pub(crate) async fn add_built_in(&self, builtin: &Builtin) -> Result<(), HostError> {
+    pub async fn add_built_in(&self, builtin: &Builtin) -> Result<(), HostError> {
         if self.policies.is_replaced(builtin.name) {
             return Ok(());
         }
@@ -121,7 +122,7 @@ impl Plugins {
     /// # Errors
     ///
     /// [`HostError`]: why it does not load.
-    pub(crate) async fn add_given(&self, path: &Path) -> Result<(), HostError> {
+    pub async fn add_given(&self, path: &Path) -> Result<(), HostError> {
         let of_thread = path.to_owned();
         let candidate = blocking(move || Candidate::file(&of_thread)).await??;
         let name = candidate.info().manifest.name.clone();
@@ -144,7 +145,7 @@ impl Plugins {
 
     /// Brings what serves in line with what lies in the plugin folder and at the named paths. `again`: looks also at files that have not
     /// changed since they failed. Says whether a file may still be half written, so that another look is due soon.
-    pub(crate) async fn look(self: &Arc<Self>, again: bool) -> bool {
+    pub async fn look(self: &Arc<Self>, again: bool) -> bool {
         let _changing = self.changing.lock().await;
         self.look_at_rules().await;
         let this = Arc::clone(self);

@@ -10,8 +10,7 @@ use berth_system::egress::{Egress, Network, Settings};
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
-use crate::governor::Governor;
-use crate::plugins::counsel::Counsel;
+use super::counsel::{Blocklist, Counsel};
 use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 
 const MIB: u64 = 1 << 20;
@@ -23,15 +22,17 @@ const SHELL: &str = "shell";
 const WEB: &str = "web";
 
 /// Decides what a plugin is granted, whenever one is loaded.
-pub(crate) struct Policies {
-    pub(crate) config: Loaded,
-    pub(crate) folders: Folders,
+pub struct Policies {
+    /// The configuration.
+    pub config: Loaded,
+    /// Berth's own folders.
+    pub folders: Folders,
     /// The working directory, by its real path.
-    pub(crate) directory: PathBuf,
+    pub directory: PathBuf,
     /// What no grant reaches.
     own: Vec<OwnFolder>,
     /// Who decides on the commands of processes.
-    governor: Arc<Governor>,
+    blocklist: Arc<dyn Blocklist>,
     /// The program that confines itself for processes.
     helper: Option<PathBuf>,
     /// What the requests of all plugins share beside the configuration.
@@ -41,22 +42,22 @@ pub(crate) struct Policies {
 impl Policies {
     /// `files`: components that were named beside the configuration; no tool may write them either, since they are code that runs next
     /// time.
-    pub(crate) fn new(
+    pub fn new(
         config: Loaded,
         folders: Folders,
         directory: PathBuf,
         files: &[PathBuf],
-        governor: Arc<Governor>,
+        blocklist: Arc<dyn Blocklist>,
         helper: Option<PathBuf>,
         network: Network,
     ) -> Self {
         let mut own = config.own(&folders, &directory);
         own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
-        Self { config, folders, directory, own, governor, helper, network }
+        Self { config, folders, directory, own, blocklist, helper, network }
     }
 
     /// What the built-in plugin of a name is granted.
-    pub(crate) fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
+    pub fn built_in(&self, name: &str) -> Result<PluginPolicy, HostError> {
         if name == SHELL {
             // Loaded in any case: where it is switched off, or may start nothing, its calls say so.
             let grants = self.config.processes_of_shell(&self.folders, &self.directory)?;
@@ -74,12 +75,12 @@ impl Policies {
     }
 
     /// Where the operator's rules for filters stand.
-    pub(crate) fn filter_rules_path(&self) -> PathBuf {
+    pub fn filter_rules_path(&self) -> PathBuf {
         self.config.filter_rules_path(&self.folders, &self.directory)
     }
 
     /// What the plugin of a name is granted: a grant belongs to a name.
-    pub(crate) fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
+    pub fn of_plugin(&self, name: &str) -> Result<PluginPolicy, HostError> {
         let files = self.config.plugin_files(name, &self.folders, &self.directory)?;
         let policy = self.policy(files, self.config.plugin_limits(name))?;
         let process = self.config.processes_of_plugin(name, &self.folders, &self.directory)?;
@@ -114,7 +115,7 @@ impl Policies {
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants { files, also, also_hidden, sockets, programs, shell, network, sandbox, limits, environment, home, advice } =
             grants;
-        let counsel = Counsel { governor: Arc::clone(&self.governor), advisor: advice };
+        let counsel = Counsel { blocklist: Arc::clone(&self.blocklist), advisor: advice };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
             also,
@@ -136,7 +137,8 @@ impl Policies {
         }))
     }
 
-    pub(crate) fn limits(&self, limits: config::Limits) -> Limits {
+    /// The bounds of calls, as the runtime wants them.
+    pub fn limits(&self, limits: config::Limits) -> Limits {
         let tools = &self.config.config.tools;
         let defaults = Limits::default();
         Limits {
@@ -154,7 +156,7 @@ impl Policies {
     }
 
     /// The file of a plugin that the configuration names, beside its name.
-    pub(crate) fn named(&self) -> Vec<(String, PathBuf)> {
+    pub fn named(&self) -> Vec<(String, PathBuf)> {
         let names = self.config.config.plugins.keys();
         names.filter_map(|name| Some((name.clone(), self.config.plugin_path(name, &self.folders, &self.directory)?))).collect()
     }
@@ -166,7 +168,7 @@ impl Policies {
 
     /// Whether another plugin takes the place of a built-in one. It does so whether or not it loads: what the operator put aside doesn't
     /// come back by an accident.
-    pub(crate) fn is_replaced(&self, builtin: &str) -> bool {
+    pub fn is_replaced(&self, builtin: &str) -> bool {
         self.config.config.plugins.values().any(|plugin| plugin.replaces == builtin)
     }
 
@@ -175,7 +177,7 @@ impl Policies {
     /// # Errors
     ///
     /// [`HostError::Config`] with the place of the one that does not.
-    pub(crate) fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
+    pub fn check_replacements(&self, builtins: &[Builtin]) -> Result<(), HostError> {
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for name in self.config.config.plugins.keys() {
             let Some(replaced) = self.replaced_by(name) else { continue };
@@ -195,13 +197,13 @@ impl Policies {
     }
 
     /// The folder whose plugins are loaded.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub fn folder(&self) -> PathBuf {
         self.config.plugin_folder(&self.folders, &self.directory)
     }
 }
 
 /// What the runtime needs to know.
-pub(crate) fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper: Option<PathBuf>) -> RuntimeConfig {
+pub fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper: Option<PathBuf>) -> RuntimeConfig {
     RuntimeConfig {
         concurrency: usize::try_from(config.config.tools.max_concurrent.get()).unwrap_or(0),
         memory: most_memory(config),
@@ -212,12 +214,12 @@ pub(crate) fn runtime_config(config: &Loaded, folders: Option<&Folders>, helper:
 }
 
 /// Where compiled code is kept.
-pub(crate) fn compiled_folder(folders: &Folders) -> PathBuf {
+pub fn compiled_folder(folders: &Folders) -> PathBuf {
     folders.cache.join("compiled")
 }
 
 /// The most memory that any plugin may have, in bytes: what the pool's slots have to hold.
-pub(crate) fn most_memory(config: &Loaded) -> usize {
+pub fn most_memory(config: &Loaded) -> usize {
     let named = config.config.plugins.keys().map(|name| config.plugin_limits(name));
     let all = std::iter::once(config.config.tools.limits).chain(named);
     all.map(|limits| mebibytes(limits.memory_mib.get())).max().unwrap_or_default()

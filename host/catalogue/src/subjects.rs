@@ -27,14 +27,14 @@ const MAX_SUBJECTS: usize = 1000;
 const MAX_WAITING: usize = 64;
 
 /// The commands that a call would run.
-pub(crate) fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
+pub fn commands<'a>(tool: &'a Tool, arguments: &'a Value) -> impl Iterator<Item = &'a str> {
     let subjects = tool.definition.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
     subjects.filter_map(|subject| arguments.pointer(&subject.pointer)).flat_map(values).filter_map(Value::as_str)
 }
 
 /// Looks up what calls act on.
 #[derive(Debug)]
-pub(crate) struct Lookups {
+pub struct Lookups {
     /// What `~` stands for.
     home: Option<PathBuf>,
     /// Those that wait for a file system.
@@ -42,7 +42,8 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    pub(crate) fn new(home: Option<PathBuf>) -> Self {
+    /// `home`: what `~` stands for.
+    pub fn new(home: Option<PathBuf>) -> Self {
         Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
@@ -51,7 +52,7 @@ impl Lookups {
     /// # Errors
     ///
     /// Those of [`decided`]; `timeout` after the time of a call, `cancelled`.
-    pub(crate) async fn decide(
+    pub async fn decide(
         &self,
         tool: &Arc<Tool>,
         arguments: &mut Arc<Value>,
@@ -90,7 +91,7 @@ impl Lookups {
     }
 
     /// [`decided`] on this thread.
-    pub(crate) fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
+    pub fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
         decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(Undecided::into_failure)
     }
 }

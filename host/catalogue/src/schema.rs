@@ -8,7 +8,7 @@ use serde_json::Value;
 const MAX_PATTERN: usize = 1 << 20;
 
 /// Prepares a schema. No reference leaves the document, and patterns run on a linear engine, since schemas come from strangers.
-pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
+pub fn compile(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options()
         .with_draft(Draft::Draft202012)

@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(300);
 const READS: usize = 16;
 
 /// The thread that watches. It ends with this value.
-pub(crate) struct Watch(OwnedFd);
+pub struct Watch(OwnedFd);
 
 impl Watch {
     /// Starts watching. To be called inside a tokio runtime, on which what is new is loaded.
@@ -33,7 +33,7 @@ impl Watch {
     /// # Errors
     ///
     /// [`HostError::Io`] where the kernel has no watch to give.
-    pub(crate) fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
+    pub fn start(plugins: &Arc<Plugins>) -> Result<Self, HostError> {
         let failed = |errno: rustix::io::Errno| HostError::io("watching the plugins")(errno.into());
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
         let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(failed)?;
