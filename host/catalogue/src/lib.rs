@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod coerce;
+mod context;
 mod filter_chain;
 pub mod plugins;
 pub mod schema;
@@ -11,6 +12,7 @@ mod tally;
 pub mod validate;
 
 pub use catalogue::{Catalogue, Tool};
+pub use context::{Audience, CallContext};
 pub use filter_chain::{Chain, Link};
 pub use plugins::{Blocklist, Plugins, Policies};
 pub use tally::Tally;

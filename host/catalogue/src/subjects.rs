@@ -47,11 +47,13 @@ impl Lookups {
         Self { home, places: Arc::new(Semaphore::new(MAX_WAITING)) }
     }
 
-    /// [`decided`], where a file system that takes its time or doesn't answer keeps nobody else waiting.
+    /// Decides on the paths among the subjects of a call, and makes them absolute in the arguments; URLs come into one form. Adds
+    /// everything that the call acts on to `acted_on`: paths as they really are. A file system that takes its time or doesn't answer keeps
+    /// no other call waiting.
     ///
     /// # Errors
     ///
-    /// Those of [`decided`]; `timeout` after the time of a call, `cancelled`.
+    /// The first refusal. What was refused is then the last of `acted_on`, as it was named. `timeout` after the time of a call, `cancelled`.
     pub async fn decide(
         &self,
         tool: &Arc<Tool>,
@@ -60,7 +62,7 @@ impl Lookups {
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let before = acted_on.len();
-        let (path, time) = match decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
+        let (path, time) = match resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
             Ok(()) => return Ok(()),
             Err(Undecided::Failed(failure)) => return Err(*failure),
             Err(Undecided::Uncached { path, time }) => (path, time),
@@ -71,7 +73,7 @@ impl Lookups {
             let place = Arc::clone(&self.places).acquire_owned().await;
             let look = move || {
                 let (_place, mut found) = (place, Vec::new());
-                let decided = decided(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found, false);
+                let decided = resolve_subjects(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found, false);
                 (decided.map_err(Undecided::into_failure), given, found)
             };
             tokio::task::spawn_blocking(look).await
@@ -90,9 +92,13 @@ impl Lookups {
         }
     }
 
-    /// [`decided`] on this thread.
+    /// As [`decide`](Self::decide), on this thread, which may wait for a file system.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal.
     pub fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
-        decided(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(Undecided::into_failure)
+        resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(Undecided::into_failure)
     }
 }
 
@@ -138,7 +144,13 @@ fn values(argument: &Value) -> &[Value] {
 ///
 /// The first refusal. What was refused is then the last of `acted_on`, as it was named. With `cached`, also what the kernel doesn't have in its
 /// cache.
-fn decided(tool: &Tool, home: Option<&Path>, arguments: &mut Value, acted_on: &mut Vec<ActedOn>, cached: bool) -> Result<(), Undecided> {
+fn resolve_subjects(
+    tool: &Tool,
+    home: Option<&Path>,
+    arguments: &mut Value,
+    acted_on: &mut Vec<ActedOn>,
+    cached: bool,
+) -> Result<(), Undecided> {
     let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.

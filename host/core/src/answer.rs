@@ -67,16 +67,6 @@ fn micros<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Audience {
-    /// A model: what strangers wrote stands behind a fence, and of a long text it gets the ends, and the rest by `read_overflow`.
-    #[default]
-    Model,
-    /// A person or a program, who takes the text whole and as it is.
-    Person,
-}
-
 /// A yes, and whose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {

@@ -6,10 +6,10 @@ use berth_contract::Failure;
 use berth_policy::{ActedOn, Decision, Gate, Verdict};
 use serde_json::Value;
 
-use crate::facts::Facts;
+use crate::dependencies;
 use crate::host::{Host, Request};
-use crate::waiting;
-use berth_catalogue::{subjects, validate};
+use crate::session::Session;
+use berth_catalogue::{CallContext, subjects, validate};
 
 /// What would become of a call. Nothing was run, asked, counted or recorded for it.
 #[derive(Clone, Debug)]
@@ -71,35 +71,35 @@ impl Host {
     ///
     /// What it says holds for this moment: files, rules and the session may be others when the call is made.
     pub fn check(&self, request: Request) -> Check {
-        let (mut facts, _) = self.begin(request);
+        let (mut context, session, _) = self.begin(request);
         let mut gates = Vec::new();
-        let (outcome, approved_by) = match self.look_at(&mut facts, &mut gates) {
-            Ok(decision) if decision.verdict == Verdict::Ask => match self.agreed_already(&facts, &decision) {
+        let (outcome, approved_by) = match self.look_at(&mut context, &session, &mut gates) {
+            Ok(decision) if decision.verdict == Verdict::Ask => match self.approval_step(&context, &session, &decision).find_earlier() {
                 Ok(by) => (Ok(decision), by),
                 Err(failure) => (Err(failure), None),
             },
             outcome => (outcome, None),
         };
         Check {
-            tool: facts.tool.as_ref().map(|tool| tool.definition.name.clone()),
-            arguments: Arc::unwrap_or_clone(std::mem::take(&mut facts.arguments)),
-            subjects: facts.subjects,
+            tool: context.tool.as_ref().map(|tool| tool.definition.name.clone()),
+            arguments: Arc::unwrap_or_clone(std::mem::take(&mut context.arguments)),
+            subjects: context.subjects,
             gates,
             outcome,
             approved_by,
         }
     }
 
-    fn look_at(&self, facts: &mut Facts, gates: &mut Vec<GateSays>) -> Result<Decision, Failure> {
+    fn look_at(&self, context: &mut CallContext, session: &Session, gates: &mut Vec<GateSays>) -> Result<Decision, Failure> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
-        let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
-        facts.tool = Some(Arc::clone(&tool));
-        validate::rename(&tool.definition, &mut facts.arguments)?;
-        validate::arguments(&tool, &mut facts.arguments, self.settings.arguments)?;
+        let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
+        context.tool = Some(Arc::clone(&tool));
+        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
 
         say(gates, Gate::Switches, rules.switches.off(tool.provider.name()).cloned());
-        let blocked = rules.policy.blocked(subjects::commands(&tool, &facts.arguments));
-        match self.lookups.decide_here(&tool, &mut facts.arguments, &mut facts.subjects) {
+        let blocked = rules.policy.blocked(subjects::commands(&tool, &context.arguments));
+        match self.lookups.decide_here(&tool, &mut context.arguments, &mut context.subjects) {
             Ok(()) => {}
             Err(failure) => {
                 let Some(denial) = &failure.denial else { return Err(failure) };
@@ -109,8 +109,8 @@ impl Host {
                 return Ok(deciding(gates));
             }
         }
-        self.shaping.check(facts)?;
-        if let Some(action) = facts.action() {
+        self.shaping.check(context)?;
+        if let Some(action) = context.action() {
             for (gate, said) in rules.policy.explain(&action) {
                 say(gates, gate, said);
                 if gate == Gate::Blocklist {
@@ -118,9 +118,10 @@ impl Host {
                 }
             }
         }
-        let waits = waiting::waits(&rules, &catalogue, facts).unwrap_or_else(|error| Some(waiting::unknown_decision(&error)));
-        say(gates, Gate::Dependencies, waits);
-        let counted = rules.counting.look(&facts.session, facts.acts());
+        let blocked =
+            dependencies::check(&rules, &catalogue, context, session).unwrap_or_else(|error| Some(dependencies::unknown_decision(&error)));
+        say(gates, Gate::Dependencies, blocked);
+        let counted = rules.counting.look(session, context.acts());
         for gate in [Gate::Quota, Gate::Rate] {
             say(gates, gate, counted.clone().filter(|decision| decision.gate == gate));
         }

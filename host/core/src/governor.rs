@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use berth_contract::{Definition, HostError};
-use berth_policy::{Decision, Dependencies, Policy, Switches, Verdict};
+use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
 use crate::counting::{Counting, Refused, Taken};
-use crate::facts::{Facts, Reached};
-use berth_catalogue::{Blocklist, Tool};
+use crate::session::Session;
+use berth_catalogue::{Blocklist, CallContext, Tool};
 use berth_config::Loaded;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
@@ -53,6 +53,20 @@ impl Rules {
     }
 }
 
+/// The rules that say what a call may reach beside what it names.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) paths: Arc<ReachedPaths>,
+    generation: u64,
+}
+
+impl Reached {
+    /// What no other rules have: an answer that was made under some is no answer under others.
+    pub(crate) fn identity(&self) -> String {
+        format!("{} {}", self.generation, self.paths.identity())
+    }
+}
+
 impl Governor {
     pub(crate) fn new(rules: Rules) -> Self {
         Self { rules: RwLock::new(Arc::new(rules)) }
@@ -65,11 +79,11 @@ impl Governor {
 
     /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed, so that nobody is asked again; everything
     /// else is looked at nevertheless. Of a call that may run, the same rules say what it may reach beside what it names.
-    pub(crate) fn decide(&self, facts: &Facts, confirmed: bool) -> (Decision, Option<Reached>) {
-        let Some(action) = facts.action() else { return (berth_policy::undecided(), None) };
+    pub(crate) fn decide(&self, context: &CallContext, confirmed: bool) -> (Decision, Option<Reached>) {
+        let Some(action) = context.action() else { return (berth_policy::undecided(), None) };
         let rules = self.rules();
         let decision = rules.policy.decide(&action, confirmed);
-        let reaches_files = facts.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
+        let reaches_files = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()).is_some_and(|plugin| {
             let policy = plugin.policy();
             policy.files.is_some() || policy.process.is_some()
         });
@@ -84,8 +98,8 @@ impl Governor {
     }
 
     /// Whether what a call starts reaches the network.
-    pub(crate) fn reaches_network(&self, facts: &Facts) -> bool {
-        facts.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
+    pub(crate) fn reaches_network(&self, context: &CallContext) -> bool {
+        context.action().is_some_and(|action| self.rules().policy.reaches_network(&action))
     }
 
     /// Counts a call that is about to run against its session's quota and rate. It runs only if both have room.
@@ -93,8 +107,8 @@ impl Governor {
     /// # Errors
     ///
     /// The bound that is reached.
-    pub(crate) fn count(&self, facts: &Facts) -> Result<Option<Taken>, Box<Refused>> {
-        self.rules().counting.take(&facts.session, facts.acts(), &facts.asked)
+    pub(crate) fn count(&self, context: &CallContext, session: &Session) -> Result<Option<Taken>, Box<Refused>> {
+        self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 
     /// What is decided by now.

@@ -11,19 +11,18 @@ use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::answer::Audience;
 use crate::approvals::{Approver, Asking};
 use crate::audit::Audit;
+use crate::dependencies::{self, Offered};
 use crate::filters::FilterCounts;
 use crate::governor::{Governor, Rules};
 use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
 use crate::shape::Shaping;
-use crate::waiting::{self, Offered};
-use berth_catalogue::Link;
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
+use berth_catalogue::{Audience, Link};
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///
@@ -98,6 +97,17 @@ impl Request {
     }
 }
 
+/// Exchanges what calls are decided by, and what the next questions offer.
+///
+/// # Errors
+///
+/// [`HostError::Config`] for a rule that can't be used. The old rules hold on then.
+pub(crate) fn exchange_rules(governor: &Governor, asking: &Asking, config: &berth_config::Loaded) -> Result<(), HostError> {
+    governor.exchange(Rules::of(config)?);
+    asking.exchange(config.clone());
+    Ok(())
+}
+
 /// A filter of a host, and how it fares.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterState {
@@ -116,7 +126,7 @@ impl Host {
     /// The tools as they are now: those of plugins first, then those of other providers, each in its own order. Aliases are not among them,
     /// nor is what the configuration switches off, nor are tools of which the rules deny every call; who calls one gets the denial.
     pub fn tools(&self) -> Vec<Arc<Definition>> {
-        waiting::listed(&self.governor.rules(), &self.plugins.catalogue())
+        dependencies::listed(&self.governor.rules(), &self.plugins.catalogue())
     }
 
     /// The tools as `session` may see them now: those of [`tools`](Self::tools), without those that wait for others
@@ -127,7 +137,7 @@ impl Host {
     /// [`HostError::Io`]: what the session has done can't be read.
     pub fn tools_for(&self, session: &Session) -> Result<Vec<Offered>, HostError> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
-        let tools = waiting::listed(&rules, &catalogue);
+        let tools = dependencies::listed(&rules, &catalogue);
         let Some(dependencies) = &rules.dependencies else {
             return Ok(tools.into_iter().map(|definition| Offered { definition, boost: 0.0 }).collect());
         };
@@ -179,9 +189,7 @@ impl Host {
     ///
     /// [`HostError::Config`](crate::HostError::Config) for a rule that can't be used. The old rules hold on then.
     pub fn reload_rules(&self, config: &berth_config::Loaded) -> Result<(), HostError> {
-        self.governor.exchange(Rules::of(config)?);
-        self.asking.exchange(config.clone());
-        Ok(())
+        exchange_rules(&self.governor, &self.asking, config)
     }
 
     /// The filters that answers go through, in their order.

@@ -5,18 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report};
 use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
 use crate::answer::{Answer, Step};
 use crate::approvals::Approver;
-use crate::audit::Audit;
-use crate::facts::Facts;
+use crate::approve::ApprovalStep;
+use crate::dependencies;
+use crate::governor::Reached;
 use crate::host::{Host, Request};
-use crate::waiting;
-use berth_catalogue::{Catalogue, Tool};
-use berth_catalogue::{subjects, validate};
+use crate::record::{DropRecorder, Governance, RunReport, call_record};
+use crate::results::CacheResult;
+use crate::session::Session;
+use crate::shape::ShapeReport;
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).
@@ -33,32 +36,30 @@ impl Host {
     /// Outside a tokio runtime with its time driver, where the tool is a plugin's.
     pub async fn call(&self, request: Request) -> Answer {
         let mut steps = Steps::begin();
-        let (facts, rest) = self.begin(request);
-        let mut call = Unanswered { audit: &self.audit, facts, recorded: false };
-        let cancel = rest.cancel.clone();
-        let outcome = self.journey(&mut call.facts, rest, &mut steps).await;
-        let outcome = self.shaping.shaped(&self.plugins.catalogue().filters, &mut call.facts, outcome, &cancel).await;
+        let (context, session, inputs) = self.begin(request);
+        let (governance, run) = (Governance::default(), RunReport::default());
+        let mut call = DropRecorder { audit: &self.audit, context, governance, run, recorded: false };
+        let cancel = inputs.cancel.clone();
+        let outcome = self.journey(&mut call, &session, inputs, &mut steps).await;
+        let catalogue = self.plugins.catalogue();
+        let (outcome, shape) = self.shaping.shape(&catalogue.filters, &call.context, &call.run.report, outcome, &cancel).await;
         steps.done("shape");
         // It is written before anything is waited for.
         call.recorded = true;
-        let recorded = self.audit.outcome(&call.facts, &outcome).await;
+        let recorded = self.audit.outcome(&call.record(&outcome, &shape)).await;
         let outcome = recorded.and(outcome);
         steps.done("record");
-        let Facts { id, tool, decision, approval, cached, truncated, untrusted, notices, rest, filtered, .. } = &mut call.facts;
-        let provider = tool.as_ref().map(|tool| tool.provider.name().to_owned());
-        let tool = tool.as_ref().map(|tool| tool.definition.name.clone());
-        let (decision, approval, filtered) = (decision.take(), approval.take(), filtered.take());
-        let (notices, rest) = (std::mem::take(notices), rest.take());
+        let ShapeReport { filtered, truncated, untrusted, notices, rest, .. } = shape;
         Answer {
-            id: id.clone(),
-            tool,
-            provider,
+            id: call.context.id.clone(),
+            tool: call.context.tool.as_ref().map(|tool| tool.definition.name.clone()),
+            provider: call.context.tool.as_ref().map(|tool| tool.provider.name().to_owned()),
             outcome,
-            decision,
-            approval,
-            cached: *cached,
-            truncated: *truncated,
-            untrusted: *untrusted,
+            decision: call.governance.decision.take(),
+            approval: call.governance.approval.take(),
+            cached: call.run.cached,
+            truncated,
+            untrusted,
             notices,
             rest,
             filtered,
@@ -66,212 +67,215 @@ impl Host {
         }
     }
 
-    pub(crate) fn begin(&self, request: Request) -> (Facts, Rest) {
+    pub(crate) fn begin(&self, request: Request) -> (CallContext, Session, CallInputs) {
         let Request { tool, arguments, attachments, caller, session, phase, trust, audience, approver, events, cancel } = request;
-        let facts = Facts {
+        let session = session.unwrap_or_else(|| self.session.clone());
+        let context = CallContext {
             id: next_id(),
-            asked: tool,
-            session: session.unwrap_or_else(|| self.session.clone()),
+            requested_tool: tool,
+            session: Arc::clone(session.name()),
             caller,
             phase,
             trust,
             audience,
-            began: SystemTime::now(),
-            since: Instant::now(),
-            ran: Instant::now(),
+            started_at: SystemTime::now(),
+            started: Instant::now(),
             tool: None,
             arguments: Arc::new(arguments),
             attachments,
             subjects: Vec::new(),
-            decision: None,
-            reached: None,
-            place: None,
-            approval: None,
-            waited: Duration::ZERO,
-            attempts: 0,
-            cached: false,
-            answer: None,
-            filtered: None,
-            injections: Vec::new(),
-            truncated: false,
-            untrusted: false,
-            notices: Vec::new(),
-            rest: None,
-            report: Arc::new(Report::default()),
         };
-        (facts, Rest { approver, events, cancel })
+        (context, session, CallInputs { approver, events, cancel })
     }
 
-    async fn journey(&self, facts: &mut Facts, rest: Rest, steps: &mut Steps) -> Outcome {
+    async fn journey(&self, call: &mut DropRecorder<'_>, session: &Session, inputs: CallInputs, steps: &mut Steps) -> Outcome {
+        let DropRecorder { context, governance, run, .. } = call;
         let catalogue = self.plugins.catalogue();
-        let tool = Arc::clone(catalogue.resolve(&facts.asked)?);
-        facts.tool = Some(Arc::clone(&tool));
+        let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
+        context.tool = Some(Arc::clone(&tool));
         steps.done("resolve");
-        self.switched_on(facts, &tool)?;
+        if let Some(off) = self.governor.rules().switches.off(tool.provider.name()) {
+            return Err(refuse(governance, context, off.clone()));
+        }
 
-        validate::rename(&tool.definition, &mut facts.arguments)?;
-        validate::arguments(&tool, &mut facts.arguments, self.settings.arguments)?;
+        validate::rename(&tool.definition, &mut context.arguments)?;
+        validate::arguments(&tool, &mut context.arguments, self.settings.arguments)?;
         steps.done("validate");
 
-        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &facts.arguments)) {
-            return Err(refused(facts, blocked));
+        if let Some(blocked) = self.governor.blocked(subjects::commands(&tool, &context.arguments)) {
+            return Err(refuse(governance, context, blocked));
         }
-        match self.lookups.decide(&tool, &mut facts.arguments, &mut facts.subjects, &rest.cancel).await {
-            Ok(()) => {}
-            Err(failure) => {
-                facts.decision = failure.denial.as_ref().map(Decision::of_grants);
-                return Err(failure);
-            }
+        if let Err(failure) = self.lookups.decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel).await {
+            governance.decision = failure.denial.as_ref().map(Decision::of_grants);
+            return Err(failure);
         }
-        self.shaping.check(facts)?;
-        self.govern(facts, &catalogue, &rest, steps).await?;
+        let context = &*context;
+        self.shaping.check(context)?;
+        self.govern(governance, context, session, &catalogue, &inputs, steps).await?;
 
-        if facts.acts() {
-            self.audit.intent(facts).await?;
+        if context.acts() {
+            self.audit.intent(&call_record(context, governance.decision.as_ref(), governance.approval.as_ref())).await?;
             steps.done("intent");
         }
-        if let Some(output) = self.results.find(facts).await {
-            facts.cached = true;
-            steps.done("cache");
-            return Ok(output);
-        }
+        let earlier = self.results.find(context, session.answers(), || governance.reached.as_ref().map(Reached::identity)).await;
+        run.report = Arc::new(earlier.report());
+        let key = match earlier {
+            CacheResult::Hit(output) => {
+                run.cached = true;
+                steps.done("cache");
+                return Ok(output);
+            }
+            CacheResult::Miss(key) => Some(key),
+            CacheResult::Unused => None,
+        };
 
-        if let Some(place) = facts.place.take() {
+        if let Some(place) = governance.place.take() {
             place.used();
         }
-        facts.report = Arc::new(self.results.report(facts));
-        let time = asked_time(&tool.definition.input_schema, &facts.arguments).map(|time| time.min(self.settings.max_call));
-        let heard = self.retry.heard(facts, self.shaping.heard(facts, rest.events));
-        let network = self.governor.reaches_network(facts);
-        facts.ran = Instant::now();
+        let time = asked_time(&tool.definition.input_schema, &context.arguments).map(|time| time.min(self.settings.max_call));
+        let events = self.retry.dedup_events(context, self.shaping.redact_events(context, inputs.events));
+        let network = self.governor.reaches_network(context);
+        let first_run_at = Instant::now();
         let outcome = loop {
-            facts.attempts += 1;
-            let outcome = tool.provider.call(facts.call(&tool, time, network, heard.attempt(), &rest.cancel)).await;
-            if let ControlFlow::Break(outcome) = self.retry.wait(facts, outcome, &rest.cancel).await {
+            run.attempts += 1;
+            let provided = provider_call(context, governance, run, &tool, time, network, events.attempt(), &inputs.cancel);
+            let outcome = tool.provider.call(provided).await;
+            if let ControlFlow::Break(outcome) = self.retry.wait(context, run.attempts, first_run_at, outcome, &inputs.cancel).await {
                 break outcome;
             }
         };
         let time = steps.done("run");
         tool.tally.count(outcome.is_ok(), time);
-        self.results.keep(facts, &outcome, time);
-        waiting::completed(&self.governor.rules(), facts, &outcome);
+        // How long a call that was tried again took says nothing of how long it takes.
+        if let (Some(key), Ok(output), 1) = (key, &outcome, run.attempts) {
+            self.results.keep(context, session.answers(), key, &run.report, output, time);
+        }
+        dependencies::record_completion(&self.governor.rules(), context, session, &outcome);
         outcome.map(|mut output| {
-            if let Some(notice) = left_out(facts) {
+            if let Some(notice) = left_out(&run.report) {
                 output.content.push(Content::text(format!("[{notice}]\n")));
-                facts.report.told().notices.push(notice);
+                run.report.told().notices.push(notice);
             }
             output
         })
     }
 
-    /// Refuses a tool that is switched off, before anything else is said of its call.
-    fn switched_on(&self, facts: &mut Facts, tool: &Tool) -> Result<(), Failure> {
-        let Some(off) = self.governor.rules().switches.off(tool.provider.name()).cloned() else { return Ok(()) };
-        let failure = Failure::denied(off.denial(format!("call {}", facts.asked)));
-        facts.decision = Some(off);
-        Err(failure)
-    }
-
-    /// Decides, and has a person agree where that is what was decided.
-    async fn govern(&self, facts: &mut Facts, catalogue: &Catalogue, rest: &Rest, steps: &mut Steps) -> Result<(), Failure> {
-        let mut decision = self.decide(facts, catalogue, false)?;
+    /// Decides, and has a person approve where that is what was decided.
+    async fn govern(
+        &self,
+        governance: &mut Governance,
+        context: &CallContext,
+        session: &Session,
+        catalogue: &Catalogue,
+        inputs: &CallInputs,
+        steps: &mut Steps,
+    ) -> Result<(), Failure> {
+        let mut decision = self.decide(governance, context, session, catalogue, false)?;
         steps.done("govern");
         if decision.verdict == Verdict::Ask {
-            facts.decision = Some(decision.clone());
-            let approval = self.approved(facts, &decision, rest.approver.as_deref(), &rest.cancel).await?;
-            facts.approval = Some(approval);
-            // The rules may have changed while the person thought, and a yes skips the asking and nothing else.
-            decision = self.decide(facts, catalogue, true)?;
+            // Where nobody waits for the answer any more, the record has this decision.
+            governance.decision = Some(decision.clone());
+            let step = self.approval_step(context, session, &decision);
+            let approval = step.approve(inputs.approver.as_deref(), &mut governance.waited, &inputs.cancel).await?;
+            governance.approval = Some(approval);
+            // The rules may have changed while the person thought, and an approval skips the asking and nothing else.
+            decision = self.decide(governance, context, session, catalogue, true)?;
             steps.done("approve");
         }
         if decision.verdict != Verdict::Allow {
-            return Err(refused(facts, decision));
+            return Err(refuse(governance, context, decision));
         }
-        facts.decision = Some(decision);
-        match self.governor.count(facts) {
-            Ok(place) => facts.place = place,
+        governance.decision = Some(decision);
+        match self.governor.count(context, session) {
+            Ok(place) => governance.place = place,
             Err(refused) => {
-                facts.decision = refused.decision.or_else(|| facts.decision.take());
+                governance.decision = refused.decision.or_else(|| governance.decision.take());
                 return Err(refused.failure);
             }
         }
         Ok(())
     }
 
-    /// What the gates say. Where it can't be told whether the tool waits for others, what those before said is kept for the record.
-    fn decide(&self, facts: &mut Facts, catalogue: &Catalogue, confirmed: bool) -> Result<Decision, Failure> {
-        let (decision, reached) = self.governor.decide(facts, confirmed);
-        facts.reached = reached;
+    /// What the gates say. Where nobody can tell whether the tool is blocked by its dependencies, what the gates before said is kept for the
+    /// record.
+    fn decide(
+        &self,
+        governance: &mut Governance,
+        context: &CallContext,
+        session: &Session,
+        catalogue: &Catalogue,
+        confirmed: bool,
+    ) -> Result<Decision, Failure> {
+        let (decision, reached) = self.governor.decide(context, confirmed);
+        governance.reached = reached;
         if decision.verdict == Verdict::Deny {
             return Ok(decision);
         }
-        match waiting::waits(&self.governor.rules(), catalogue, facts) {
-            Ok(waits) => Ok(waits.unwrap_or(decision)),
+        match dependencies::check(&self.governor.rules(), catalogue, context, session) {
+            Ok(blocked) => Ok(blocked.unwrap_or(decision)),
             Err(error) => {
-                facts.decision = Some(decision);
-                Err(waiting::unknown(&error))
+                governance.decision = Some(decision);
+                Err(dependencies::unknown(&error))
             }
         }
+    }
+
+    pub(crate) fn approval_step<'a>(&'a self, context: &'a CallContext, session: &'a Session, decision: &'a Decision) -> ApprovalStep<'a> {
+        let Self { asking, audit, governor, lookups, .. } = self;
+        ApprovalStep { asking, audit, governor, lookups, context, session, decision }
     }
 }
 
 /// What the answer has to say of what it was made without, since it needs approval.
-fn left_out(facts: &Facts) -> Option<String> {
-    let (denial, count) = facts.report.told().left_out.asked.take()?;
+fn left_out(report: &Report) -> Option<String> {
+    let (denial, count) = report.told().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
     let entries = if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
     Some(format!("Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"))
 }
 
 /// The refusal that a decision comes to.
-fn refused(facts: &mut Facts, decision: Decision) -> Failure {
-    let failure = Failure::denied(decision.denial(format!("call {}", facts.asked)));
-    facts.decision = Some(decision);
+fn refuse(governance: &mut Governance, context: &CallContext, decision: Decision) -> Failure {
+    let failure = Failure::denied(decision.denial(format!("call {}", context.requested_tool)));
+    governance.decision = Some(decision);
     failure
 }
 
-/// A call on its way. Where its future is dropped, since nobody waits any more, that is recorded.
-struct Unanswered<'a> {
-    audit: &'a Audit,
-    facts: Facts,
-    recorded: bool,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if !self.recorded {
-            self.audit.dropped(&self.facts);
-        }
-    }
-}
-
 /// What the journey uses up of a request.
-pub(crate) struct Rest {
+pub(crate) struct CallInputs {
     approver: Option<Arc<dyn Approver>>,
     events: Arc<dyn Events>,
     cancel: CancellationToken,
 }
 
-impl Facts {
-    /// The call as its provider gets it.
-    fn call(&self, tool: &Tool, time: Option<Duration>, network: bool, events: Arc<dyn Events>, cancel: &CancellationToken) -> Call {
-        Call {
-            id: self.id.clone(),
-            tool: tool.definition.name.clone(),
-            time,
-            arguments: Arc::clone(&self.arguments),
-            attachments: self.attachments.clone(),
-            caller: self.caller.clone(),
-            session: Arc::clone(self.session.name()),
-            commands: subjects::commands(tool, &self.arguments).map(str::to_owned).collect(),
-            network,
-            origins: self.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),
-            read_only: tool.annotations_with(&self.arguments).read_only,
-            path_rules: self.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
-            report: Arc::clone(&self.report),
-            events,
-            cancel: cancel.clone(),
-        }
+/// The call as its provider gets it.
+#[expect(clippy::too_many_arguments, reason = "each is another fact of the one call")]
+fn provider_call(
+    context: &CallContext,
+    governance: &Governance,
+    run: &RunReport,
+    tool: &Tool,
+    time: Option<Duration>,
+    network: bool,
+    events: Arc<dyn Events>,
+    cancel: &CancellationToken,
+) -> Call {
+    Call {
+        id: context.id.clone(),
+        tool: tool.definition.name.clone(),
+        time,
+        arguments: Arc::clone(&context.arguments),
+        attachments: context.attachments.clone(),
+        caller: context.caller.clone(),
+        session: Arc::clone(&context.session),
+        commands: subjects::commands(tool, &context.arguments).map(str::to_owned).collect(),
+        network,
+        origins: context.action().map(|action| berth_policy::origins(&action)).unwrap_or_default(),
+        read_only: tool.annotations_with(&context.arguments).read_only,
+        path_rules: governance.reached.as_ref().map(|reached| Arc::clone(&reached.paths) as _),
+        report: Arc::clone(&run.report),
+        events,
+        cancel: cancel.clone(),
     }
 }
 

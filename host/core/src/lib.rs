@@ -238,24 +238,25 @@ mod blocking;
 mod builder;
 mod checking;
 mod counting;
+mod dependencies;
 pub mod doctor;
-mod facts;
 mod filters;
 mod fingerprint;
 mod governor;
 mod host;
 mod journey;
 mod overflow;
+mod record;
 mod results;
 mod retry;
 mod session;
 mod shape;
-mod waiting;
 
-pub use answer::{Answer, Approval, Audience, Filtered, Remainder, Scope, Step};
+pub use answer::{Answer, Approval, Filtered, Remainder, Scope, Step};
 pub use answer_cache::AnswersKept;
 pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
+pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
     Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
@@ -275,9 +276,9 @@ pub use berth_runtime::{
 pub use berth_system::{egress::Resolve, state};
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
+pub use dependencies::Offered;
 pub use filters::FilterCounts;
 pub use fingerprint::Fingerprint;
 pub use host::{FilterState, Host, Request};
 pub use session::Session;
 pub use shape::structured_schema;
-pub use waiting::Offered;

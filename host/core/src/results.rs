@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use berth_contract::{Outcome, Output, Report, Seen};
+use berth_contract::{Output, Report, Seen};
 use berth_policy::canonical;
 use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
 
-use crate::answer_cache::{Bounds, Entry, Key, bytes_of};
-use crate::facts::Facts;
-use berth_catalogue::Tool;
+use crate::answer_cache::{Answers, Bounds, Entry, Key, bytes_of};
+use berth_catalogue::{CallContext, Tool};
 use berth_config::ResultCache;
 
 /// What takes more system calls than this is checked on a thread that may block.
@@ -41,6 +40,24 @@ pub(crate) struct Results {
     each: AtomicU64,
 }
 
+/// What a look for an earlier answer comes to.
+#[derive(Debug)]
+pub(crate) enum CacheResult {
+    /// This one serves.
+    Hit(Output),
+    /// There is none, and the answer of this call may be kept under the key.
+    Miss(Key),
+    /// The answers of such calls are not kept.
+    Unused,
+}
+
+impl CacheResult {
+    /// The report for the call: one that watches what the call looks at, where its answer may be kept.
+    pub(crate) fn report(&self) -> Report {
+        if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
+    }
+}
+
 impl Results {
     pub(crate) fn new(config: ResultCache) -> Self {
         let ttl = Duration::from_secs(config.ttl_secs.get());
@@ -53,23 +70,27 @@ impl Results {
         Self { bounds: config.enabled.then_some(bounds), each: AtomicU64::new(GUESS) }
     }
 
-    /// An answer that is provably still true. Where there is none, the call's facts say under what its answer may be kept.
-    pub(crate) async fn find(&self, facts: &mut Facts) -> Option<Output> {
-        let bounds = self.bounds?;
-        let tool = Arc::clone(facts.tool.as_ref()?);
-        let answers = facts.session.answers()?;
+    /// An answer that is provably still true. `rules` tells the rules that the call is made under from others, where they say what it may
+    /// reach.
+    pub(crate) async fn find(
+        &self,
+        context: &CallContext,
+        answers: Option<&Answers>,
+        rules: impl FnOnce() -> Option<String>,
+    ) -> CacheResult {
+        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return CacheResult::Unused };
         let believed = tool.annotations;
-        if !believed.read_only || !believed.cacheable || !facts.attachments.is_empty() {
-            return None;
+        if !believed.read_only || !believed.cacheable || !context.attachments.is_empty() {
+            return CacheResult::Unused;
         }
-        let mut call = Sha256::new_with_prefix(canonical(&facts.arguments));
-        if let Some(reached) = &facts.reached {
-            call.update(reached.identity());
+        let mut call = Sha256::new_with_prefix(canonical(&context.arguments));
+        if let Some(rules) = rules() {
+            call.update(rules);
         }
-        let key = *facts.answer.insert(Key::new(&tool, call.finalize().into()));
-        let entry = answers.get(&key, &tool, bounds, Instant::now())?;
+        let key = Key::new(tool, call.finalize().into());
+        let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else { return CacheResult::Miss(key) };
         let began = Instant::now();
-        let still = self.is_still(&tool, &entry).await;
+        let still = self.is_still(tool, &entry).await;
         let took = began.elapsed();
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(measured) = nanos.checked_div(entry.sights.work() as u64) {
@@ -82,23 +103,13 @@ impl Results {
             answers.remove(&key, &entry);
         }
         answers.count(still);
-        still.then(|| entry.output.clone())
+        if still { CacheResult::Hit(entry.output.clone()) } else { CacheResult::Miss(key) }
     }
 
-    /// The report for a call: one that watches what the call looks at, where its answer may be kept.
-    pub(crate) fn report(&self, facts: &Facts) -> Report {
-        if facts.answer.is_some() { Report::watching() } else { Report::default() }
-    }
-
-    /// Keeps the answer of a call that took `run`, where that is worth it.
-    pub(crate) fn keep(&self, facts: &Facts, outcome: &Outcome, run: Duration) {
-        let (Some(bounds), Some(key), Some(tool), Ok(output)) = (self.bounds, facts.answer, &facts.tool, outcome) else { return };
-        let Some(answers) = facts.session.answers() else { return };
-        // How long a call that was tried again took says nothing of how long it takes.
-        if facts.attempts != 1 {
-            return;
-        }
-        let seen = match std::mem::take(&mut facts.report.told().seen) {
+    /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of what `report` watched.
+    pub(crate) fn keep(&self, context: &CallContext, answers: Option<&Answers>, key: Key, report: &Report, output: &Output, run: Duration) {
+        let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return };
+        let seen = match std::mem::take(&mut report.told().seen) {
             Seen::Files(seen) => seen,
             Seen::Untold | Seen::Lost => return,
         };
@@ -109,7 +120,7 @@ impl Results {
             return;
         }
         // Before the year 1970 nothing is settled.
-        let began = facts.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = context.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(sights) = Sights::new(seen, (began.as_secs() as i64, u64::from(began.subsec_nanos()))) else { return };
         let is_checkable = sights.work() == 0 || tool.plugin.as_ref().is_some_and(|plugin| plugin.policy().files.is_some());
         if is_checkable && self.is_worth(sights.work(), run) {

@@ -5,11 +5,12 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use berth_contract::{Body, CancellationToken, Category, Content, Events, Failure, Outcome, Progress};
 use berth_policy::Backoff;
 
-use crate::facts::Facts;
+use berth_catalogue::CallContext;
 
 /// How often and how long calls are tried.
 #[derive(Clone, Debug)]
@@ -18,16 +19,23 @@ pub(crate) struct Retry(pub(crate) Backoff);
 impl Retry {
     /// Decides whether a call that came to `outcome` is run again, and waits for as long as that takes, or until it is cancelled. Breaks with
     /// what the call came to.
-    pub(crate) async fn wait(&self, facts: &Facts, outcome: Outcome, cancel: &CancellationToken) -> ControlFlow<Outcome> {
+    pub(crate) async fn wait(
+        &self,
+        context: &CallContext,
+        attempts: u32,
+        first_run_at: Instant,
+        outcome: Outcome,
+        cancel: &CancellationToken,
+    ) -> ControlFlow<Outcome> {
         let Err(failure) = &outcome else { return ControlFlow::Break(outcome) };
-        let retried = facts.attempts.saturating_sub(1);
-        if !is_safe(facts) || !helps(failure) {
+        let retried = attempts.saturating_sub(1);
+        if !is_safe(context) || !helps(failure) {
             return ControlFlow::Break(outcome);
         }
-        let Some(wait) = self.0.wait(retried, facts.ran.elapsed(), failure.retry_after, random()) else {
+        let Some(wait) = self.0.wait(retried, first_run_at.elapsed(), failure.retry_after, random()) else {
             return ControlFlow::Break(outcome);
         };
-        tracing::debug!(call = %facts.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), facts.attempts);
+        tracing::debug!(call = %context.id, "{} after {} tries; again in {wait:?}", failure.category.as_str(), attempts);
         match tokio::time::timeout(wait, cancel.cancelled()).await {
             Err(_) => ControlFlow::Continue(()),
             Ok(()) => ControlFlow::Break(Err(Failure {
@@ -38,16 +46,16 @@ impl Retry {
     }
 
     /// Who hears what the call emits, over all of its attempts.
-    pub(crate) fn heard(&self, facts: &Facts, events: Arc<dyn Events>) -> Heard {
-        let shown = (self.0.retries > 0 && is_safe(facts)).then(Arc::default);
-        Heard { events, shown }
+    pub(crate) fn dedup_events(&self, context: &CallContext, events: Arc<dyn Events>) -> DedupedEvents {
+        let shown = (self.0.retries > 0 && is_safe(context)).then(Arc::default);
+        DedupedEvents { events, shown }
     }
 }
 
 /// Whether running the call twice does no more than running it once: it only reads, which is enforced, or is believed to come to the same.
-fn is_safe(facts: &Facts) -> bool {
-    facts.tool.as_ref().is_some_and(|tool| {
-        let believed = tool.annotations_with(&facts.arguments);
+fn is_safe(context: &CallContext) -> bool {
+    context.tool.as_ref().is_some_and(|tool| {
+        let believed = tool.annotations_with(&context.arguments);
         believed.read_only || believed.idempotent
     })
 }
@@ -66,13 +74,13 @@ fn random() -> u64 {
 }
 
 /// Passes on what a call emits, each part once: what an attempt that failed has shown is not shown again by the next.
-pub(crate) struct Heard {
+pub(crate) struct DedupedEvents {
     events: Arc<dyn Events>,
     /// What was shown, in its order. None where there is only one attempt.
     shown: Option<Arc<Mutex<Vec<u64>>>>,
 }
 
-impl Heard {
+impl DedupedEvents {
     /// For one attempt.
     pub(crate) fn attempt(&self) -> Arc<dyn Events> {
         match &self.shown {
@@ -138,9 +146,9 @@ mod tests {
     #[track_caller]
     fn check(attempts: &[&[&str]], expected: &[&str]) {
         let kept = Arc::new(Kept::default());
-        let heard = Heard { events: Arc::clone(&kept) as _, shown: Some(Arc::default()) };
+        let deduped = DedupedEvents { events: Arc::clone(&kept) as _, shown: Some(Arc::default()) };
         for parts in attempts {
-            let attempt = heard.attempt();
+            let attempt = deduped.attempt();
             parts.iter().for_each(|part| attempt.emitted(&Content::text(*part)));
         }
         assert_eq!(*kept.0.lock().expect("nobody panics"), expected, "{attempts:?}");

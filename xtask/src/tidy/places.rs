@@ -4,14 +4,15 @@ use super::tree::{File, Tree};
 use super::{Violation, at};
 
 /// The crates from the bottom up, each with those that it depends on.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("berth-contract", &[]),
     ("berth-policy", &["berth-contract"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-config", &["berth-contract", "berth-policy", "berth-system"]),
     ("berth-runtime", &["berth-contract", "berth-policy", "berth-system"]),
     ("berth-catalogue", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime"]),
-    ("berth-host", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime", "berth-catalogue"]),
+    ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
+    ("berth-host", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime", "berth-catalogue", "berth-audit"]),
     ("berth-mcp", &["berth-host"]),
     ("berth-cli", &["berth-host", "berth-mcp"]),
 ];

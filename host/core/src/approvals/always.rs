@@ -8,7 +8,7 @@ use berth_policy::{Verdict, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::Always;
-use crate::facts::Facts;
+use berth_catalogue::CallContext;
 use berth_config::{Folders, Loaded, insert};
 
 /// A rule for the user's configuration that allows exactly what was asked about.
@@ -39,23 +39,23 @@ impl Proposal {
 
 /// The rule that would allow this call, and as little else as a rule can say. It is tried out: what is offered counts once it is written,
 /// whatever else is configured.
-pub(crate) async fn proposal(facts: &Facts, config: Arc<Loaded>) -> Always {
-    match tried(facts, config).await {
+pub(crate) async fn proposal(context: &CallContext, config: Arc<Loaded>) -> Always {
+    match tried(context, config).await {
         Ok(proposal) => Always::Writes(proposal),
         Err(why) => Always::Unavailable(why),
     }
 }
 
-async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
-    let tool = facts.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
-    let pattern = match &facts.subjects[..] {
-        [] => format!("{tool} {}", canonical(&facts.arguments)),
+async fn tried(context: &CallContext, config: Arc<Loaded>) -> Result<Proposal, String> {
+    let tool = context.tool.as_ref().map(|tool| tool.definition.name.clone()).ok_or("there is no such tool")?;
+    let pattern = match &context.subjects[..] {
+        [] => format!("{tool} {}", canonical(&context.arguments)),
         // A directory goes with all that is in it by then, and a rule can't say what that is.
         [subject] if subject.kind == SubjectKind::Name => {
             return Err("it acts on whatever stands at that path with all that is in it, and a rule is about one thing".to_owned());
         }
         // A rule can say the URL, and not what is sent there.
-        [subject] if subject.kind == SubjectKind::Url && facts.acts() => {
+        [subject] if subject.kind == SubjectKind::Url && context.acts() => {
             return Err("it sends something to that URL, and a rule would allow whatever is sent there, by any method".to_owned());
         }
         [subject] => subject.text.clone(),
@@ -67,7 +67,7 @@ async fn tried(facts: &Facts, config: Arc<Loaded>) -> Result<Proposal, String> {
     let changed = tokio::task::spawn_blocking(move || config.with_permission(&tool, &pattern)).await;
     let changed = changed.map_err(|error| error.to_string())??;
     let policy = changed.policy().map_err(|error| error.to_string())?;
-    let decision = facts.action().map(|action| policy.decide(&action, false)).ok_or("there is no such tool")?;
+    let decision = context.action().map(|action| policy.decide(&action, false)).ok_or("there is no such tool")?;
     match decision.verdict {
         Verdict::Allow => Ok(proposal),
         Verdict::Ask | Verdict::Deny => {

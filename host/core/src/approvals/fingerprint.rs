@@ -5,29 +5,29 @@ use berth_policy::canonical;
 use sha2::{Digest, Sha256};
 
 use super::Attached;
-use crate::facts::Facts;
 use crate::fingerprint::Fingerprint;
+use berth_catalogue::CallContext;
 
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
     /// leads elsewhere by now is another. `file`: the SHA-256 of what the preview found, where there is one.
-    pub(crate) fn of(facts: &Facts, file: Option<&[u8; 32]>) -> Self {
+    pub(crate) fn of(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // Each part with its length, so that what ends one can't begin the next.
         let mut part = |bytes: &[u8]| {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
-        let tool = facts.tool.as_deref();
-        part(tool.map_or(&*facts.asked, |tool| &tool.definition.name).as_bytes());
+        let tool = context.tool.as_deref();
+        part(tool.map_or(&*context.requested_tool, |tool| &tool.definition.name).as_bytes());
         part(tool.map_or("", |tool| tool.provider.name()).as_bytes());
         part(tool.and_then(|tool| tool.plugin.as_ref()).map_or("", |plugin| &plugin.info().digest).as_bytes());
-        part(canonical(&facts.arguments).as_bytes());
+        part(canonical(&context.arguments).as_bytes());
         part(file.map_or(&[][..], |file| &file[..]));
-        for subject in &facts.subjects {
+        for subject in &context.subjects {
             part(subject.text.as_bytes());
         }
-        for content in &facts.attachments {
+        for content in &context.attachments {
             let (kind, bytes) = raw(content);
             part(kind.as_bytes());
             part(bytes);
@@ -39,10 +39,10 @@ impl Fingerprint {
 
     /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or act: what a yes for the session holds for,
     /// where the hosts are all that was asked about.
-    pub(crate) fn of_hosts(facts: &Facts) -> Option<Self> {
-        let action = facts.action()?;
+    pub(crate) fn of_hosts(context: &CallContext) -> Option<Self> {
+        let action = context.action()?;
         let origins = berth_policy::origins(&action);
-        let digest = facts.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
+        let digest = context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
         let acts = if action.acts() { "acts" } else { "reads" };
         let mut hash = Sha256::new();
         for part in ["hosts", acts, action.tool, action.provider, digest].into_iter().chain(origins.iter().map(String::as_str)) {

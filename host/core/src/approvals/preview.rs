@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use similar::TextDiff;
 
 use super::Preview;
-use crate::facts::Facts;
+use berth_catalogue::CallContext;
 
 /// Bytes of a file, and of what would be in it, that are compared.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;
@@ -55,25 +55,25 @@ pub(crate) struct Seen {
 /// # Errors
 ///
 /// What the tool would fail with, since what is to be replaced isn't there.
-pub(crate) async fn of(facts: &Facts) -> Result<Option<Seen>, Failure> {
-    let Some(look) = look(facts) else { return Ok(None) };
+pub(crate) async fn of(context: &CallContext) -> Result<Option<Seen>, Failure> {
+    let Some(look) = look(context) else { return Ok(None) };
     // Reading may wait for a disk, or for a network.
     tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
 }
 
 /// As [`of`], for who may block.
-pub(crate) fn at_once(facts: &Facts) -> Result<Option<Seen>, Failure> {
-    look(facts).map_or(Ok(None), |look| look())
+pub(crate) fn at_once(context: &CallContext) -> Result<Option<Seen>, Failure> {
+    look(context).map_or(Ok(None), |look| look())
 }
 
-fn look(facts: &Facts) -> Option<impl FnOnce() -> Result<Option<Seen>, Failure> + Send + 'static> {
-    let tool = facts.tool.as_deref()?;
+fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<Seen>, Failure> + Send + 'static> {
+    let tool = context.tool.as_deref()?;
     let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
     let change = Change::deserialize(meta).ok()?;
     let grants = Arc::clone(tool.plugin.as_ref()?.policy().files.as_ref()?);
-    let arguments = Arc::clone(&facts.arguments);
+    let arguments = Arc::clone(&context.arguments);
     // Where the file really lies: who looks at the question later follows no link.
-    let real = facts.subjects.first().map(|subject| subject.text.clone());
+    let real = context.subjects.first().map(|subject| subject.text.clone());
     Some(move || change.seen(grants, &arguments, real).transpose())
 }
 

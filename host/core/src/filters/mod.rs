@@ -18,10 +18,8 @@ use berth_contract::{
 use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
 
-use crate::answer::{Audience, Filtered, GAIN, SHORT};
-use crate::facts::Facts;
-use berth_catalogue::subjects;
-use berth_catalogue::{Chain, Link};
+use crate::answer::{Filtered, GAIN, SHORT};
+use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
 use berth_config as config;
 pub(crate) use counts::Counts;
 pub use counts::FilterCounts;
@@ -82,29 +80,29 @@ impl Filtering {
     pub(crate) async fn apply(
         &self,
         chain: &Chain,
-        facts: &Facts,
+        context: &CallContext,
         shorten: bool,
         outcome: &Outcome,
         cancel: &CancellationToken,
     ) -> Result<Option<Change>, Failure> {
-        let Some(tool) = facts.tool.as_deref() else { return Ok(None) };
+        let Some(tool) = context.tool.as_deref() else { return Ok(None) };
         let name = tool.definition.name.as_str();
         let length = length(outcome);
         let says = length > 0 || Streams::structured(outcome).is_some();
         if let Some((plugin, reason)) = chain.missing().filter(|_| says) {
             return Err(unfiltered(plugin, reason));
         }
-        let shorten = shorten && self.enabled && facts.audience == Audience::Model && length >= SHORT;
+        let shorten = shorten && self.enabled && context.audience == Audience::Model && length >= SHORT;
         let looks = |link: &&Link| is_for_security(link) || shorten;
         if !says || !chain.links().iter().any(|link| looks(&link)) {
             return Ok(None);
         }
-        let line = subjects::commands(tool, &facts.arguments).next();
+        let line = subjects::commands(tool, &context.arguments).next();
         let last = line.and_then(last_command);
         let among_others = last.as_ref().is_some_and(|last| !last.alone);
         let subject = match line {
             Some(_) => last.map(|last| last.line),
-            None => facts.subjects.first().map(|subject| subject.text.clone()),
+            None => context.subjects.first().map(|subject| subject.text.clone()),
         };
         let fits = |link: &&Link| match line {
             Some(line) if is_for_security(link) => link.fits_any(name, line),
@@ -124,7 +122,7 @@ impl Filtering {
             among_others,
             content: streams.parts.clone(),
         };
-        let mut asked = Asked { input, session: facts.session.name(), cancel, by: Vec::new() };
+        let mut asked = Asked { input, session: &context.session, cancel, by: Vec::new() };
         let mut structured = None;
         if !security.is_empty() {
             asked.input.content.extend(streams.value(outcome));
@@ -159,7 +157,7 @@ impl Filtering {
             lines: [lines(&whole), lines(&after)],
             bytes: [whole.len() as u64, after.len() as u64],
         };
-        tracing::debug!(target: "berth::filters", call = %facts.id, filters = filtered.filters.join(","), "{filtered}");
+        tracing::debug!(target: "berth::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
         let whole = (by.len() > for_security).then_some(whole);
         Ok(Some(Change { filtered, whole, streams, content, structured }))
     }

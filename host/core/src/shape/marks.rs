@@ -9,7 +9,7 @@ use berth_policy::redact::first_mark;
 use berth_system::files::{FileView, OpenOptions};
 use serde_json::Value;
 
-use crate::facts::Facts;
+use berth_catalogue::CallContext;
 
 /// Bytes of a file that are searched for a mark.
 const MAX_FILE: u64 = 16 << 20;
@@ -19,10 +19,10 @@ const MAX_FILE: u64 = 16 << 20;
 /// # Errors
 ///
 /// [`Category::InvalidParameters`], with the mark.
-pub(super) fn check(facts: &Facts) -> Result<(), Failure> {
-    let attached = facts.attachments.iter().find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
-    let Some(mark) = in_value(&facts.arguments).or(attached) else { return Ok(()) };
-    if holds(facts, mark) {
+pub(super) fn check(context: &CallContext) -> Result<(), Failure> {
+    let attached = context.attachments.iter().find_map(|part| if let Body::Text(text) = &part.body { first_mark(text) } else { None });
+    let Some(mark) = in_value(&context.arguments).or(attached) else { return Ok(()) };
+    if holds(context, mark) {
         return Ok(());
     }
     let message = format!(
@@ -44,10 +44,10 @@ fn in_value(value: &Value) -> Option<&str> {
 }
 
 /// Whether a file that the call acts on holds the mark.
-fn holds(facts: &Facts, mark: &str) -> bool {
-    let Some(grants) = facts.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone()) else { return false };
+fn holds(context: &CallContext, mark: &str) -> bool {
+    let Some(grants) = context.tool.as_ref().and_then(|tool| tool.plugin.as_ref()?.policy().files.clone()) else { return false };
     let view = FileView::new(Arc::clone(&grants), true);
-    let paths = facts.subjects.iter().filter(|subject| subject.kind.is_path());
+    let paths = context.subjects.iter().filter(|subject| subject.kind.is_path());
     paths.take(8).any(|subject| {
         let how = OpenOptions { read: true, ..OpenOptions::default() };
         let Ok(opened) = view.open(subject.text.as_ref(), how) else { return false };

@@ -8,8 +8,8 @@
 mod cut;
 mod fence;
 mod flagged;
-mod heard;
 mod marks;
+mod redacting_events;
 mod shortened;
 mod sources;
 mod structured;
@@ -18,22 +18,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
-use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome};
+use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report};
 use berth_policy::{last_command, redact};
 use serde_json::{Value, json};
 
-use crate::answer::{Audience, Filtered, Remainder};
+use crate::answer::{Filtered, Remainder};
 use crate::blocking::blocking;
-use crate::facts::Facts;
 use crate::filters::Filtering;
 use crate::filters::terminal::Kind;
 use crate::overflow::{Id, Overflow, READ_OVERFLOW};
-use berth_catalogue::Chain;
-use berth_catalogue::Tool;
-use berth_catalogue::subjects;
+use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
 use fence::Fence;
-use heard::Redacting;
+use redacting_events::RedactingEvents;
 use sources::Source;
 pub use structured::structured_schema;
 
@@ -66,20 +63,28 @@ pub(crate) struct Shaping {
 
 impl Shaping {
     /// Shapes an outcome. What can't be looked through in time is withheld.
-    pub(crate) async fn shaped(&self, chain: &Chain, facts: &mut Facts, outcome: Outcome, cancel: &CancellationToken) -> Outcome {
-        let source = self.redacts(facts).then(|| Source::of(facts));
-        let (outcome, truncated) = cleaned(outcome, source, kind(facts), self.result, cancel).await;
-        facts.truncated |= truncated;
-        let (mut outcome, notice) = self.filtered(chain, facts, outcome, source, cancel).await;
-        facts.notices = std::mem::take(&mut facts.report.told().notices);
+    pub(crate) async fn shape(
+        &self,
+        chain: &Chain,
+        context: &CallContext,
+        report: &Report,
+        outcome: Outcome,
+        cancel: &CancellationToken,
+    ) -> (Outcome, ShapeReport) {
+        let mut shape = ShapeReport::default();
+        let source = self.redacts(context).then(|| Source::of(context));
+        let (outcome, truncated) = cleaned(outcome, source, kind(context), self.result, cancel).await;
+        shape.truncated = truncated;
+        let (mut outcome, notice) = self.filter(chain, context, &mut shape, outcome, source, cancel).await;
+        shape.notices = std::mem::take(&mut report.told().notices);
         if let Some(source) = source {
-            facts.notices = facts.notices.drain(..).map(|notice| redact::owned(notice, source.keys())).collect();
+            shape.notices = shape.notices.drain(..).map(|notice| redact::owned(notice, source.keys())).collect();
         }
-        if is_strange(facts) {
-            facts.injections = flagged::flag(&mut outcome).await;
+        if is_untrusted(context) {
+            shape.injections = flagged::flag(&mut outcome).await;
         }
-        if facts.audience == Audience::Model {
-            self.for_model(facts, &mut outcome).await;
+        if context.audience == Audience::Model {
+            self.for_model(context, &mut shape, &mut outcome).await;
         }
         if let Some(Notice { text, rest }) = notice {
             let content = match &mut outcome {
@@ -87,31 +92,32 @@ impl Shaping {
                 Err(failure) => &mut failure.content,
             };
             content.push(Content::text(bracketed(&text)));
-            facts.notices.push(text);
-            facts.rest = facts.rest.take().or(rest);
+            shape.notices.push(text);
+            shape.rest = shape.rest.take().or(rest);
         }
-        outcome
+        (outcome, shape)
     }
 
     /// What the filters leave, and what is said of the rest.
-    async fn filtered(
+    async fn filter(
         &self,
         chain: &Chain,
-        facts: &mut Facts,
+        context: &CallContext,
+        shape: &mut ShapeReport,
         mut outcome: Outcome,
         source: Option<Source>,
         cancel: &CancellationToken,
     ) -> (Outcome, Option<Notice>) {
         // The rest of an answer is asked for to be seen.
-        let shorten = self.threshold > 0 && !facts.tool.as_deref().is_some_and(is_rest);
-        let mut change = match self.filtering.apply(chain, facts, shorten, &outcome, cancel).await {
+        let shorten = self.threshold > 0 && !context.tool.as_deref().is_some_and(is_rest);
+        let mut change = match self.filtering.apply(chain, context, shorten, &outcome, cancel).await {
             Ok(Some(change)) => change,
             Ok(None) => return (outcome, None),
             Err(withheld) => return (Err(withheld), None),
         };
         let mut notice = None;
         if let Some(whole) = change.whole.take() {
-            let kept = match self.kept(facts, whole, is_strange(facts)).await {
+            let kept = match self.keep(context, whole, is_untrusted(context)).await {
                 kept @ Ok(_) => kept,
                 Err(error) => {
                     // What can't be read on is not left out.
@@ -122,19 +128,19 @@ impl Shaping {
             let Filtered { filters, lines: [before, after], .. } = &change.filtered;
             let text = format!("Filtered by {}: {before} lines -> {after} lines. {}", filters.join(", "), told(&kept, 0));
             notice = Some(Notice { text, rest: remainder(&kept, 0) });
-            facts.truncated = true;
+            shape.truncated = true;
         }
         let filtered = change.make(&mut outcome);
         flagged::tell(&mut outcome, "berth:filtered", json!(filtered));
-        facts.filtered = Some(filtered);
+        shape.filtered = Some(filtered);
         let (outcome, truncated) = cleaned(outcome, source, Kind::Stored, self.result, cancel).await;
-        facts.truncated |= truncated;
+        shape.truncated |= truncated;
         (outcome, notice)
     }
 
     /// Who hears what a call tells while it runs: `events`, without the secrets.
-    pub(crate) fn heard(&self, facts: &Facts, events: Arc<dyn Events>) -> Arc<dyn Events> {
-        if self.redacts(facts) { Arc::new(Redacting::new(events, Source::of(facts))) } else { events }
+    pub(crate) fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
+        if self.redacts(context) { Arc::new(RedactingEvents::new(events, Source::of(context))) } else { events }
     }
 
     /// Refuses arguments that hold the mark of a secret.
@@ -142,32 +148,32 @@ impl Shaping {
     /// # Errors
     ///
     /// [`Category::InvalidParameters`](berth_contract::Category::InvalidParameters).
-    pub(crate) fn check(&self, facts: &Facts) -> Result<(), Failure> {
-        if self.redacts(facts) { marks::check(facts) } else { Ok(()) }
+    pub(crate) fn check(&self, context: &CallContext) -> Result<(), Failure> {
+        if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
-    fn redacts(&self, facts: &Facts) -> bool {
+    fn redacts(&self, context: &CallContext) -> bool {
         let exempt = |name: &String| self.redaction.exempt.contains(name);
-        let tool = facts.tool.as_ref().map(|tool| &tool.definition);
+        let tool = context.tool.as_ref().map(|tool| &tool.definition);
         self.redaction.enabled && !tool.is_some_and(|tool| exempt(&tool.name) || tool.aliases.iter().any(exempt))
     }
 
     /// Cuts what is too long for a model, keeps the whole, and puts a fence around what strangers wrote.
-    async fn for_model(&self, facts: &mut Facts, outcome: &mut Outcome) {
-        let Some(tool) = facts.tool.clone() else { return };
-        let (rest, strange) = (is_rest(&tool), is_strange(facts));
-        if strange {
+    async fn for_model(&self, context: &CallContext, shape: &mut ShapeReport, outcome: &mut Outcome) {
+        let Some(tool) = &context.tool else { return };
+        let (rest, untrusted) = (is_rest(tool), is_untrusted(context));
+        if untrusted {
             flagged::tell(outcome, "berth:untrusted", json!(true));
         }
-        facts.untrusted = strange;
-        let warning = flagged::warning(&facts.injections);
+        shape.untrusted = untrusted;
+        let warning = flagged::warning(&shape.injections);
         let before = warning.as_deref().map(|warning| Content::text(bracketed(warning)));
-        facts.notices.extend(warning);
+        shape.notices.extend(warning);
         let (content, structured, meta) = match outcome {
             Ok(output) => (&mut output.content, &mut output.structured, &mut output.meta),
             Err(failure) => (&mut failure.content, &mut failure.structured, &mut failure.meta),
         };
-        let fence = strange.then(|| Fence::new(&tool.definition.name));
+        let fence = untrusted.then(|| Fence::new(&tool.definition.name));
         let around = |text: &str| fence.as_ref().map_or_else(|| text.to_owned(), |fence| fence.around(text));
         // The rest of an answer has a bound of its own.
         let threshold = if self.threshold == 0 || rest { usize::MAX } else { self.threshold };
@@ -185,24 +191,24 @@ impl Shaping {
         });
         if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
             let whole = structured.take().unwrap_or_default().to_string();
-            let (total, kept) = (whole.chars().count(), self.kept(facts, whole, strange).await);
+            let (total, kept) = (whole.chars().count(), self.keep(context, whole, untrusted).await);
             let notice = format!("The structured answer of {total} characters is left out. {}", told(&kept, 0));
             content.push(Content::text(bracketed(&notice)));
-            facts.notices.push(notice);
-            facts.rest = remainder(&kept, 0);
-            facts.truncated = true;
+            shape.notices.push(notice);
+            shape.rest = remainder(&kept, 0);
+            shape.truncated = true;
         }
         let ends = if is_long { cut::ends(&whole, threshold) } else { None };
         if ends.is_some() || shortened.is_some() {
-            let kept = self.kept(facts, whole.clone(), strange).await;
+            let kept = self.keep(context, whole.clone(), untrusted).await;
             // What is shown of a field may end before what is shown of the text.
             let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
-            facts.notices.push(format!("A part of the answer is left out here. {}", told(&kept, offset)));
-            facts.rest = remainder(&kept, offset);
-            facts.truncated = true;
+            shape.notices.push(format!("A part of the answer is left out here. {}", told(&kept, offset)));
+            shape.rest = remainder(&kept, offset);
+            shape.truncated = true;
             if let Some(ends) = ends {
                 let notice = format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, told(&kept, ends.offset));
-                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || strange { "" } else { "\n" };
+                let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted { "" } else { "\n" };
                 let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
                 content.insert(0, Content::text(text));
@@ -227,14 +233,31 @@ impl Shaping {
     }
 
     /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
-    async fn kept(&self, facts: &Facts, text: String, strange: bool) -> Result<(Id, bool), String> {
-        let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(facts.session.name()));
+    async fn keep(&self, context: &CallContext, text: String, untrusted: bool) -> Result<(Id, bool), String> {
+        let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(&context.session));
         let keep = move || {
             let whole = text.len() <= overflow.answer_bytes();
-            overflow.keep(&session, &text, strange).map(|id| (id, whole)).map_err(|error| error.to_string())
+            overflow.keep(&session, &text, untrusted).map(|id| (id, whole)).map_err(|error| error.to_string())
         };
         blocking(keep).await
     }
+}
+
+/// What became of an answer while it was shaped.
+#[derive(Debug, Default)]
+pub(crate) struct ShapeReport {
+    /// What filters left out of it.
+    pub(crate) filtered: Option<Filtered>,
+    /// The shapes of injection in untrusted text.
+    pub(crate) injections: Vec<&'static str>,
+    /// Whether a part of it was left out.
+    pub(crate) truncated: bool,
+    /// Whether it is untrusted text for a model.
+    pub(crate) untrusted: bool,
+    /// What the host has to say of it, in the text of which it stands too.
+    pub(crate) notices: Vec<String>,
+    /// Where what is left out can be read.
+    pub(crate) rest: Option<Remainder>,
 }
 
 /// What the host has to say behind an answer.
@@ -254,9 +277,9 @@ fn remainder(kept: &Result<(Id, bool), String>, offset: usize) -> Option<Remaind
 }
 
 /// What a call's texts are to a terminal.
-fn kind(facts: &Facts) -> Kind {
-    let Some(tool) = facts.tool.as_deref() else { return Kind::Written };
-    let last = subjects::commands(tool, &facts.arguments).next().and_then(last_command);
+fn kind(context: &CallContext) -> Kind {
+    let Some(tool) = context.tool.as_deref() else { return Kind::Written };
+    let last = subjects::commands(tool, &context.arguments).next().and_then(last_command);
     Kind::of(&tool.definition, last.as_ref())
 }
 
@@ -266,9 +289,9 @@ fn is_rest(tool: &Tool) -> bool {
 }
 
 /// Whether what a call answers with was written by strangers.
-fn is_strange(facts: &Facts) -> bool {
-    facts.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
-        true => facts.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
+fn is_untrusted(context: &CallContext) -> bool {
+    context.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
+        true => context.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
         false => tool.definition.annotations.open_world,
     })
 }

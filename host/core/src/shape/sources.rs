@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
+use berth_catalogue::CallContext;
 use berth_contract::{Body, Content};
 use berth_policy::redact::{self, Keys};
 use berth_system::files::FileView;
 
-use crate::facts::Facts;
 use crate::overflow::READ_OVERFLOW;
 
 /// Ways to read the beginning of a line that are tried; behind them, a line is taken for one of a file of settings.
@@ -27,14 +27,14 @@ pub(super) enum Source {
 
 impl Source {
     /// What the texts of a call come from. In source code, `password = …` is a line like any other; in a file of settings it tells a secret.
-    pub(super) fn of(facts: &Facts) -> Self {
-        let Some(tool) = facts.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
-        let subject = facts.subjects.first().map(|subject| &*subject.text);
+    pub(super) fn of(context: &CallContext) -> Self {
+        let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
+        let subject = context.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {
             "read" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, of_file)),
             // It shows lines of a file among words of its own.
             "edit" if tool.plugin.is_some() => Self::One(subject.map_or(Keys::Text, |path| of_file(path).max(Keys::Text))),
-            "grep" if tool.plugin.is_some() => Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(facts, path))),
+            "grep" if tool.plugin.is_some() => Self::Lines(subject.map_or(Keys::Unknown, |path| of_searched(context, path))),
             // What was kept was redacted as it came.
             READ_OVERFLOW => Self::One(Keys::Unknown),
             _ => Self::One(Keys::Text),
@@ -65,9 +65,9 @@ impl Source {
 }
 
 /// What counts where `grep` was asked to search `path`, its links followed: a line shows the name of a link, and not where it leads to.
-fn of_searched(facts: &Facts, path: &str) -> Keys {
+fn of_searched(context: &CallContext, path: &str) -> Keys {
     let keys = of_file(path);
-    let grants = || facts.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
+    let grants = || context.tool.as_ref()?.plugin.as_ref()?.policy().files.clone();
     let is_directory = || FileView::new(grants()?, true).find(path.as_ref()).ok().map(|found| found.kind.is_dir());
     if keys != Keys::Unknown && is_directory() == Some(true) { Keys::Unknown } else { keys }
 }

@@ -147,7 +147,7 @@ impl Trail {
     /// # Errors
     ///
     /// Why it couldn't; it names what is in the way.
-    pub(crate) fn check_writable(&self) -> io::Result<()> {
+    pub fn check_writable(&self) -> io::Result<()> {
         let folder = match PrivateFolder::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             folder => folder.and_then(|folder| folder.check_closed().map(|()| folder)).map_err(files::at(&self.path))?,

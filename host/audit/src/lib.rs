@@ -24,21 +24,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_contract::{Category, Failure, HostError, Outcome};
+use berth_contract::{Category, Failure, HostError};
 
 use self::chain::Key;
 pub use self::follow::Follow;
 use self::log::{Bounds, Log, Unsynced};
+pub use self::record::{AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord};
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
-use crate::approvals::{Question, Reply};
-use crate::facts::Facts;
 use berth_config::{self as config, OnFailure};
 
 /// Writes the record. Each function returns when what it wrote is with the system, so that it survives this process; where the
 /// configuration wants that, when it survives the machine.
-pub(crate) struct Audit {
+pub struct Audit {
     /// None: nothing is recorded.
     settings: Option<Settings>,
     /// Berth's data folder.
@@ -70,7 +69,7 @@ struct Settings {
 
 impl Audit {
     /// What records as the configuration says, for calls by a front end. Nothing is opened yet.
-    pub(crate) fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
+    pub fn new(config: config::Audit, data: &Path, front_end: Cow<'static, str>) -> Self {
         let config::Audit { enabled, on_failure, durable, max_mib, keep } = config;
         let settings = Settings { on_failure, durable, bounds: Bounds { file: max_mib.get() << 20, keep: keep.get(), durable } };
         Self {
@@ -88,9 +87,9 @@ impl Audit {
     /// # Errors
     ///
     /// It can't be recorded, and so must not be done.
-    pub(crate) async fn intent(&self, facts: &Facts) -> Result<(), Failure> {
+    pub async fn intent(&self, call: &CallRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, |key| record::intent(key, facts, &self.front_end)).await;
+        let written = self.write(settings, |key| record::intent(key, call, &self.front_end)).await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
@@ -99,9 +98,9 @@ impl Audit {
     /// # Errors
     ///
     /// It can't be recorded, and so must not count.
-    pub(crate) async fn approval(&self, facts: &Facts, by: &str, answer: &str, scope: Option<&str>) -> Result<(), Failure> {
+    pub async fn approval(&self, call: &CallRecord<'_>, by: &str, answer: &str, scope: Option<&str>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let written = self.write(settings, |key| record::approval(key, facts, &self.front_end, by, answer, scope)).await;
+        let written = self.write(settings, |key| record::approval(key, call, &self.front_end, by, answer, scope)).await;
         self.judged(settings, written, "The call was not run").map_or(Ok(()), Err)
     }
 
@@ -110,34 +109,33 @@ impl Audit {
     /// # Errors
     ///
     /// It can't be recorded, and so nobody may hear of it. Never for a call that only reads, or that did not run.
-    pub(crate) async fn outcome(&self, facts: &Facts, outcome: &Outcome) -> Result<(), Failure> {
+    pub async fn outcome(&self, outcome: &OutcomeRecord<'_>) -> Result<(), Failure> {
         let Some(settings) = self.settings else { return Ok(()) };
-        let requests = self.requests(settings, facts);
-        let written = self.write(settings, |key| record::outcome(key, facts, &self.front_end, outcome)).await;
+        let requests = self.requests(settings, outcome);
+        let written = self.write(settings, |key| record::outcome(key, outcome, &self.front_end)).await;
         let written = requests.and(written);
         let failure = self.judged(settings, written, "The call has run, and what it did is done; its answer is kept back");
-        failure.filter(|_| facts.acts() && facts.attempts > 0).map_or(Ok(()), Err)
+        failure.filter(|_| outcome.acts && outcome.attempts > 0).map_or(Ok(()), Err)
     }
 
-    /// Records that nobody waits for a call any more. Returns when that is with the system.
-    pub(crate) fn dropped(&self, facts: &Facts) {
+    /// Records the outcome of a call for which nobody waits any more. Returns when that is with the system.
+    pub fn dropped(&self, outcome: &OutcomeRecord<'_>) {
         let Some(settings) = self.settings else { return };
-        let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
-        let requests = self.requests(settings, facts);
-        let written = self.append(settings, |key| record::outcome(key, facts, &self.front_end, &outcome));
+        let requests = self.requests(settings, outcome);
+        let written = self.append(settings, |key| record::outcome(key, outcome, &self.front_end));
         let _ = self.judged(settings, requests.and(written.map(drop)), "");
     }
 
     /// Appends what a call has told of its requests, each once.
-    fn requests(&self, settings: Settings, facts: &Facts) -> io::Result<()> {
+    fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let (requests, more) = {
-            let mut told = facts.report.told();
+            let mut told = outcome.report.told();
             (std::mem::take(&mut told.requests), std::mem::take(&mut told.more_requests))
         };
         if requests.is_empty() {
             return Ok(());
         }
-        let records = record::requests(&self.key(settings)?, facts, &self.front_end, &requests, more);
+        let records = record::requests(&self.key(settings)?, &outcome.call, &self.front_end, &requests, more);
         records.into_iter().try_for_each(|record| self.append(settings, |_| record).map(drop))
     }
 
@@ -226,21 +224,15 @@ impl Audit {
 /// # Errors
 ///
 /// [`HostError::Io`]: it can't be recorded, and so must not count.
-pub fn said(
+pub fn record_answer(
     config: &config::Loaded,
     folders: &config::Folders,
-    question: &Question,
-    reply: &Reply,
+    answer: &AnswerRecord<'_>,
     front_end: &str,
 ) -> Result<(), HostError> {
-    let (by, answer, scope) = match reply {
-        Reply::Yes { scope, by } => (by, "yes", Some(scope.as_str())),
-        Reply::No { by } => (by, "no", None),
-        Reply::Unasked(_) => return Ok(()),
-    };
     let audit = Audit::new(config.config.audit, &folders.data, Cow::Owned(front_end.to_owned()));
     let Some(settings) = audit.settings else { return Ok(()) };
-    let written = audit.append(settings, |key| record::said(key, question, front_end, by, answer, scope));
+    let written = audit.append(settings, |key| record::answer(key, answer, front_end));
     let written = written.and_then(|_| if settings.durable { audit.written().take_unsynced().sync() } else { Ok(()) });
     match (written, settings.on_failure) {
         (Err(why), OnFailure::Stop) => Err(HostError::io("the answer can't be recorded, and so doesn't count")(why)),

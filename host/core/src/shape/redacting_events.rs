@@ -12,20 +12,20 @@ const REMEMBERED: usize = 1024;
 
 /// Passes on what it hears, redacted. Of a secret that comes in pieces, the pieces that came before it was one have left already; the rest
 /// does not follow.
-pub(super) struct Redacting {
+pub(super) struct RedactingEvents {
     events: Arc<dyn Events>,
     source: Source,
     /// The end of the text that was emitted.
     before: Mutex<String>,
 }
 
-impl Redacting {
+impl RedactingEvents {
     pub(super) fn new(events: Arc<dyn Events>, source: Source) -> Self {
         Self { events, source, before: Mutex::default() }
     }
 }
 
-impl Events for Redacting {
+impl Events for RedactingEvents {
     fn progress(&self, progress: Progress) {
         let message = redact::owned(progress.message, self.source.keys());
         self.events.progress(Progress { message, ..progress });

@@ -86,7 +86,7 @@ impl Trail {
     /// # Errors
     ///
     /// As [`Self::verify`].
-    pub(crate) fn verify_newest(&self) -> Result<Verification, HostError> {
+    pub fn verify_newest(&self) -> Result<Verification, HostError> {
         let mut check = Check::default();
         if let Some(opened) = &self.opened {
             if let Some(log) = opened.files.last() {

@@ -1,4 +1,4 @@
-//! Tools that wait for others, and what that leaves to offer to a session.
+//! Tools that are blocked by their dependencies, and what that leaves to offer to a session.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use berth_contract::{Category, Definition, Failure, HostError, Outcome};
 use berth_policy::{Decision, Dependencies, Gate, Verdict};
 
-use crate::facts::Facts;
 use crate::governor::Rules;
-use berth_catalogue::Catalogue;
+use crate::session::Session;
+use berth_catalogue::{CallContext, Catalogue};
 
 /// What to do about a session that can't be read.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";
@@ -29,23 +29,23 @@ pub(crate) fn listed(rules: &Rules, catalogue: &Catalogue) -> Vec<Arc<Definition
     on.map(|tool| Arc::clone(&tool.definition)).collect()
 }
 
-/// The refusal of a call whose tool waits for others.
+/// The refusal of a call whose tool is blocked by its dependencies.
 ///
 /// # Errors
 ///
 /// [`HostError::Io`]: what the session has done can't be read.
-pub(crate) fn waits(rules: &Rules, catalogue: &Catalogue, facts: &Facts) -> Result<Option<Decision>, HostError> {
-    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &facts.tool) else { return Ok(None) };
+pub(crate) fn check(rules: &Rules, catalogue: &Catalogue, context: &CallContext, session: &Session) -> Result<Option<Decision>, HostError> {
+    let (Some(dependencies), Some(tool)) = (&rules.dependencies, &context.tool) else { return Ok(None) };
     let tool = &tool.definition.name;
     if !dependencies.concern(tool) {
         return Ok(None);
     }
-    facts.session.look(|state| {
+    session.look(|state| {
         dependencies.decide(tool, &state.completed).err().filter(|_| !is_deadlocked(dependencies, rules, catalogue, &state.completed))
     })
 }
 
-/// What a call comes to of which nobody knows whether it has to wait: who can't tell must not let pass.
+/// What a call comes to whose dependency state is unreadable: it fails closed.
 pub(crate) fn unknown(error: &HostError) -> Failure {
     let message = format!("The call was not run, since what was called before can't be told: {error}");
     Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND)
@@ -72,13 +72,13 @@ fn is_deadlocked(dependencies: &Dependencies, rules: &Rules, catalogue: &Catalog
 }
 
 /// Remembers that a tool has come to an output, where another one waits for that.
-pub(crate) fn completed(rules: &Rules, facts: &Facts, outcome: &Outcome) {
-    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &facts.tool, outcome) else { return };
+pub(crate) fn record_completion(rules: &Rules, context: &CallContext, session: &Session, outcome: &Outcome) {
+    let (Some(dependencies), Some(tool), Ok(_)) = (&rules.dependencies, &context.tool, outcome) else { return };
     let tool = &tool.definition.name;
-    if !dependencies.is_awaited(tool) || facts.session.look(|state| state.completed.contains(tool)).unwrap_or(false) {
+    if !dependencies.is_awaited(tool) || session.look(|state| state.completed.contains(tool)).unwrap_or(false) {
         return;
     }
-    if let Err(error) = facts.session.change(|state| state.completed.insert(tool.clone())) {
+    if let Err(error) = session.change(|state| state.completed.insert(tool.clone())) {
         tracing::warn!("that `{tool}` came to an output is forgotten: {error}");
     }
 }

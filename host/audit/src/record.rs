@@ -1,13 +1,14 @@
 //! What is recorded of a call.
 
-use berth_contract::{Access, Category, Content, Failure, Outcome, Requested, SubjectKind};
+use std::time::Duration;
+
+use berth_contract::{Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report, Requested, SubjectKind};
 use berth_policy::egress::Target;
-use berth_policy::{ActedOn, Decision, Gate, Verdict};
+use berth_policy::{ActedOn, Decision, Gate, Phase, Trust, Verdict};
+use serde_json::Value;
 
 use super::chain::Key;
 use super::line::Line;
-use crate::approvals::Question;
-use crate::facts::Facts;
 
 /// Bytes of a name, of a rule or a place, of a text that tells something, and of a subject.
 const NAME: usize = 128;
@@ -21,35 +22,148 @@ const URL: usize = 2048;
 /// Subjects that are listed. The arguments have all of them.
 const SUBJECTS: usize = 8;
 
+/// A call, as every record of it has it.
+pub struct CallRecord<'a> {
+    /// No other call has it.
+    pub id: &'a CallId,
+    /// The name that was called.
+    pub requested_tool: &'a str,
+    /// None where no tool has that name.
+    pub tool: Option<ToolRecord<'a>>,
+    /// The arguments, as far as they are in the tool's form.
+    pub arguments: &'a Value,
+    /// What it acts on.
+    pub subjects: &'a [ActedOn],
+    /// How many attachments it has.
+    pub attachments: usize,
+    /// What the gates decided. None where the call did not come to them.
+    pub decision: Option<&'a Decision>,
+    /// Who approved it, and for how long.
+    pub approval: Option<(&'a str, &'a str)>,
+    /// The session's name.
+    pub session: &'a str,
+    /// Who calls, where that is not the primary agent.
+    pub caller: Option<&'a str>,
+    /// In which part of an agent's work it was asked for.
+    pub phase: Option<Phase>,
+    /// How far what asked for it is trusted.
+    pub trust: Trust,
+}
+
+/// The tool of a call.
+pub struct ToolRecord<'a> {
+    /// What the tool says of itself.
+    pub definition: &'a Definition,
+    /// What offers it.
+    pub provider: ProviderRecord<'a>,
+}
+
+/// What offers a tool.
+pub enum ProviderRecord<'a> {
+    /// A plugin.
+    Plugin {
+        /// Its name.
+        name: &'a str,
+        /// The SHA-256 of its component.
+        digest: &'a str,
+    },
+    /// Something else, by its name.
+    Other(&'a str),
+}
+
+/// What a call came to.
+pub struct OutcomeRecord<'a> {
+    /// The call.
+    pub call: CallRecord<'a>,
+    /// Its answer.
+    pub outcome: &'a Outcome,
+    /// How long it took.
+    pub duration: Duration,
+    /// How long a person was waited for.
+    pub waited: Duration,
+    /// How often the tool was run.
+    pub attempts: u32,
+    /// Whether the call can change something, or reach somebody.
+    pub acts: bool,
+    /// Whether an earlier answer served.
+    pub cached: bool,
+    /// Whether a part of the answer was left out.
+    pub truncated: bool,
+    /// What filters left out of it.
+    pub filtered: Option<FilteredRecord<'a>>,
+    /// The shapes of injection in untrusted text.
+    pub injections: &'a [&'static str],
+    /// What the provider reported.
+    pub report: &'a Report,
+}
+
+/// What filters left out of an answer.
+pub struct FilteredRecord<'a> {
+    /// The filters' names.
+    pub filters: &'a [String],
+    /// How sure the least sure of them is.
+    pub confidence: Confidence,
+    /// Lines before and after.
+    pub lines: [u64; 2],
+    /// Bytes before and after.
+    pub bytes: [u64; 2],
+}
+
+/// What a person answered to a question that was left for them.
+pub struct AnswerRecord<'a> {
+    /// The call's id.
+    pub id: &'a CallId,
+    /// The tool's name.
+    pub tool: &'a str,
+    /// What offers it.
+    pub provider: &'a str,
+    /// The arguments.
+    pub arguments: &'a Value,
+    /// What the call would act on.
+    pub subjects: &'a [ActedOn],
+    /// Why the question was asked.
+    pub decision: &'a Decision,
+    /// The session's name.
+    pub session: &'a str,
+    /// Who called.
+    pub caller: Option<&'a str>,
+    /// Who answered.
+    pub by: &'a str,
+    /// `yes` or `no`.
+    pub answer: &'a str,
+    /// For how long a yes holds.
+    pub scope: Option<&'a str>,
+}
+
 /// What is about to be done.
-pub(super) fn intent(key: &Key, facts: &Facts, front_end: &str) -> Vec<u8> {
+pub(super) fn intent(key: &Key, record: &CallRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("intent", key);
-    call(&mut line, facts, front_end);
+    call(&mut line, record, front_end);
     line.into_bytes()
 }
 
 /// What a person said.
-pub(super) fn approval(key: &Key, facts: &Facts, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+pub(super) fn approval(key: &Key, record: &CallRecord<'_>, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
     let mut line = Line::new("approval", key);
-    call(&mut line, facts, front_end);
+    call(&mut line, record, front_end);
     answered(&mut line, by, answer, scope);
     line.into_bytes()
 }
 
 /// What a person said to a question that was left for them.
-pub(super) fn said(key: &Key, question: &Question, front_end: &str, by: &str, answer: &str, scope: Option<&str>) -> Vec<u8> {
+pub(super) fn answer(key: &Key, record: &AnswerRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("approval", key);
     // Behind the kind, where the records of a call are looked for.
-    line.plain("call", &question.id.0, NAME);
-    answered(&mut line, by, answer, scope);
-    line.plain("tool", &question.tool, NAME);
-    line.plain("provider", &question.provider, NAME);
-    line.arguments("arguments", &question.arguments);
-    subjects(&mut line, &question.subjects);
-    let Decision { verdict, gate, rule, place, .. } = &question.decision;
+    line.plain("call", &record.id.0, NAME);
+    answered(&mut line, record.by, record.answer, record.scope);
+    line.plain("tool", record.tool, NAME);
+    line.plain("provider", record.provider, NAME);
+    line.arguments("arguments", record.arguments);
+    subjects(&mut line, record.subjects);
+    let Decision { verdict, gate, rule, place, .. } = record.decision;
     decision(&mut line, *verdict, *gate, rule, place);
-    line.text("session", &question.session, NAME);
-    if let Some(caller) = &question.caller {
+    line.text("session", record.session, NAME);
+    if let Some(caller) = record.caller {
         line.text("caller_id", caller, NAME);
     }
     line.plain("front_end", front_end, NAME);
@@ -57,10 +171,10 @@ pub(super) fn said(key: &Key, question: &Question, front_end: &str, by: &str, an
 }
 
 /// What came of it.
-pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outcome) -> Vec<u8> {
+pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) -> Vec<u8> {
     let mut line = Line::new("outcome", key);
-    call(&mut line, facts, front_end);
-    let failure = outcome.as_ref().err();
+    call(&mut line, &record.call, front_end);
+    let failure = record.outcome.as_ref().err();
     line.word("result", result(failure));
     if let Some(failure) = failure {
         line.word("error_category", failure.category.as_str());
@@ -68,25 +182,25 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
         line.text("error", &failure.message, TEXT);
     }
     // What is refused before it comes to the gates is refused by the grants.
-    let by_grants = failure.and_then(|failure| failure.denial.as_ref()).filter(|_| facts.decision.is_none());
+    let by_grants = failure.and_then(|failure| failure.denial.as_ref()).filter(|_| record.call.decision.is_none());
     if let Some(denial) = by_grants {
         decision(&mut line, Verdict::Deny, Gate::Grants, &denial.rule, &denial.place);
     }
-    let parts = match outcome {
+    let parts = match record.outcome {
         Ok(output) => &output.content,
         Err(failure) => &failure.content,
     };
     line.number("bytes", parts.iter().map(Content::len).sum::<usize>() as u64);
-    line.time("duration_ms", facts.since.elapsed());
-    if !facts.waited.is_zero() {
-        line.time("waited_ms", facts.waited);
+    line.time("duration_ms", record.duration);
+    if !record.waited.is_zero() {
+        line.time("waited_ms", record.waited);
     }
-    if facts.attempts > 1 {
-        line.number("attempts", facts.attempts.into());
+    if record.attempts > 1 {
+        line.number("attempts", record.attempts.into());
     }
-    line.flag("cached", facts.cached);
-    line.flag("truncated", facts.truncated);
-    if let Some(filtered) = &facts.filtered {
+    line.flag("cached", record.cached);
+    line.flag("truncated", record.truncated);
+    if let Some(filtered) = &record.filtered {
         line.plain("filtered_by", &filtered.filters.join(","), RULE);
         line.word("filter_confidence", filtered.confidence.as_str());
         let [lines, shown_lines] = filtered.lines;
@@ -94,22 +208,22 @@ pub(super) fn outcome(key: &Key, facts: &Facts, front_end: &str, outcome: &Outco
         let counts = [("whole_lines", lines), ("shown_lines", shown_lines), ("whole_bytes", whole), ("shown_bytes", shown)];
         counts.into_iter().for_each(|(key, count)| line.number(key, count));
     }
-    line.words("injection_flagged", &facts.injections);
-    told(&mut line, facts);
+    line.words("injection_flagged", record.injections);
+    reported(&mut line, record);
     line.into_bytes()
 }
 
 /// The requests that a call has made or was refused, one record each; those beside them are counted in one more.
-pub(super) fn requests(key: &Key, facts: &Facts, front_end: &str, requests: &[Requested], more: u64) -> Vec<Vec<u8>> {
+pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, requests: &[Requested], more: u64) -> Vec<Vec<u8>> {
     let begin = || {
         let mut line = Line::new("egress", key);
-        line.word("call", &facts.id.0);
-        tool(&mut line, facts);
+        line.word("call", &call.id.0);
+        tool(&mut line, call);
         line
     };
     let end = |mut line: Line<'_>| {
-        line.text("session", facts.session.name(), NAME);
-        if let Some(caller) = &facts.caller {
+        line.text("session", call.session, NAME);
+        if let Some(caller) = call.caller {
             line.text("caller_id", caller, NAME);
         }
         line.plain("front_end", front_end, NAME);
@@ -162,48 +276,48 @@ pub(super) fn requests(key: &Key, facts: &Facts, front_end: &str, requests: &[Re
 }
 
 /// What a record of any kind says of a call.
-fn call(line: &mut Line<'_>, facts: &Facts, front_end: &str) {
-    line.word("call", &facts.id.0);
-    tool(line, facts);
-    if let Some(source) = claim_source(facts) {
+fn call(line: &mut Line<'_>, record: &CallRecord<'_>, front_end: &str) {
+    line.word("call", &record.id.0);
+    tool(line, record);
+    if let Some(source) = claim_source(record) {
         line.word("claim_source", source);
     }
-    line.arguments("arguments", &facts.arguments);
-    subjects(line, &facts.subjects);
-    if !facts.attachments.is_empty() {
-        line.number("attachments", facts.attachments.len() as u64);
+    line.arguments("arguments", record.arguments);
+    subjects(line, record.subjects);
+    if record.attachments > 0 {
+        line.number("attachments", record.attachments as u64);
     }
-    if let Some(Decision { verdict, gate, rule, place, .. }) = &facts.decision {
+    if let Some(Decision { verdict, gate, rule, place, .. }) = record.decision {
         decision(line, *verdict, *gate, rule, place);
     }
-    if let Some(approval) = &facts.approval {
-        line.plain("approved_by", &approval.by, NAME);
-        line.word("approval_scope", approval.scope.as_str());
+    if let Some((by, scope)) = record.approval {
+        line.plain("approved_by", by, NAME);
+        line.word("approval_scope", scope);
     }
-    line.text("session", facts.session.name(), NAME);
-    if let Some(caller) = &facts.caller {
+    line.text("session", record.session, NAME);
+    if let Some(caller) = record.caller {
         line.text("caller_id", caller, NAME);
     }
-    line.optional("phase", facts.phase.map(berth_policy::Phase::as_str), NAME);
-    line.word("trust", facts.trust.as_str());
+    line.optional("phase", record.phase.map(Phase::as_str), NAME);
+    line.word("trust", record.trust.as_str());
     line.plain("front_end", front_end, NAME);
 }
 
 /// The tool, and what offers it.
-fn tool(line: &mut Line<'_>, facts: &Facts) {
-    match &facts.tool {
+fn tool(line: &mut Line<'_>, record: &CallRecord<'_>) {
+    match &record.tool {
         Some(tool) => {
             line.plain("tool", &tool.definition.name, NAME);
-            match &tool.plugin {
-                Some(plugin) => {
-                    line.plain("plugin", &plugin.info().manifest.name, NAME);
-                    line.word("digest", &plugin.info().digest);
+            match tool.provider {
+                ProviderRecord::Plugin { name, digest } => {
+                    line.plain("plugin", name, NAME);
+                    line.word("digest", digest);
                 }
-                None => line.plain("provider", tool.provider.name(), NAME),
+                ProviderRecord::Other(name) => line.plain("provider", name, NAME),
             }
         }
         // No tool has this name.
-        None => line.text("asked", &facts.asked, NAME),
+        None => line.text("asked", record.requested_tool, NAME),
     }
 }
 
@@ -227,9 +341,9 @@ fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place
 }
 
 /// What the provider told beside the outcome.
-fn told(line: &mut Line<'_>, facts: &Facts) {
-    let told = facts.report.told();
-    let runs_commands = facts.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
+fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
+    let told = record.report.told();
+    let runs_commands = record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     match told.exit_code {
         Some(code) => line.code("exit_code", code),
         // A command always has one: this one ended by no code of its own, or never ran.
@@ -258,8 +372,8 @@ fn result(failure: Option<&Failure>) -> &'static str {
 }
 
 /// What the answer's claims come from, by what the tool acts on.
-fn claim_source(facts: &Facts) -> Option<&'static str> {
-    let tool = facts.tool.as_ref()?;
+fn claim_source(record: &CallRecord<'_>) -> Option<&'static str> {
+    let tool = record.tool.as_ref()?;
     let has = |is: fn(SubjectKind) -> bool| tool.definition.subjects.iter().any(|subject| is(subject.kind));
     if has(|kind| kind == SubjectKind::Command) {
         Some("shell")

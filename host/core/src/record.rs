@@ -1,0 +1,110 @@
+//! What the audit is told of a call, put together from what the steps of its journey found out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_audit::{CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord};
+use berth_catalogue::{CallContext, Tool};
+use berth_contract::{Category, Failure, Outcome, Report};
+use berth_policy::Decision;
+
+use crate::answer::Approval;
+use crate::audit::Audit;
+use crate::counting::Taken;
+use crate::governor::Reached;
+use crate::shape::ShapeReport;
+
+/// What the gates and a person made of a call.
+#[derive(Default)]
+pub(crate) struct Governance {
+    /// None: the call did not come to the gates.
+    pub(crate) decision: Option<Decision>,
+    pub(crate) approval: Option<Approval>,
+    /// How long a person was waited for.
+    pub(crate) waited: Duration,
+    /// The rules that say what the call may reach beside what it names.
+    pub(crate) reached: Option<Reached>,
+    /// The place in the session's quota and rate. It goes back if the call doesn't run.
+    pub(crate) place: Option<Taken>,
+}
+
+/// What became of a call in its provider.
+#[derive(Default)]
+pub(crate) struct RunReport {
+    /// How often the tool was run.
+    pub(crate) attempts: u32,
+    /// Whether an earlier answer served instead.
+    pub(crate) cached: bool,
+    /// What the provider reported.
+    pub(crate) report: Arc<Report>,
+}
+
+/// A call on its way, for its record: where its future is dropped, since nobody waits any more, that is recorded.
+pub(crate) struct DropRecorder<'a> {
+    pub(crate) audit: &'a Audit,
+    pub(crate) context: CallContext,
+    pub(crate) governance: Governance,
+    pub(crate) run: RunReport,
+    /// Whether its outcome is recorded, so that nothing is left to do.
+    pub(crate) recorded: bool,
+}
+
+impl DropRecorder<'_> {
+    /// The record of an outcome.
+    pub(crate) fn record<'r>(&'r self, outcome: &'r Outcome, shape: &'r ShapeReport) -> OutcomeRecord<'r> {
+        let Governance { decision, approval, waited, .. } = &self.governance;
+        OutcomeRecord {
+            call: call_record(&self.context, decision.as_ref(), approval.as_ref()),
+            outcome,
+            duration: self.context.started.elapsed(),
+            waited: *waited,
+            attempts: self.run.attempts,
+            acts: self.context.acts(),
+            cached: self.run.cached,
+            truncated: shape.truncated,
+            filtered: shape.filtered.as_ref().map(|filtered| FilteredRecord {
+                filters: &filtered.filters,
+                confidence: filtered.confidence,
+                lines: filtered.lines,
+                bytes: filtered.bytes,
+            }),
+            injections: &shape.injections,
+            report: &self.run.report,
+        }
+    }
+}
+
+impl Drop for DropRecorder<'_> {
+    fn drop(&mut self) {
+        if !self.recorded {
+            let outcome = Err(Failure::new(Category::Cancelled, "nobody waited for the answer").with_code("dropped"));
+            self.audit.dropped(&self.record(&outcome, &ShapeReport::default()));
+        }
+    }
+}
+
+/// The record of a call.
+pub(crate) fn call_record<'a>(context: &'a CallContext, decision: Option<&'a Decision>, approval: Option<&'a Approval>) -> CallRecord<'a> {
+    CallRecord {
+        id: &context.id,
+        requested_tool: &context.requested_tool,
+        tool: context.tool.as_deref().map(tool_record),
+        arguments: &context.arguments,
+        subjects: &context.subjects,
+        attachments: context.attachments.len(),
+        decision,
+        approval: approval.map(|approval| (&*approval.by, approval.scope.as_str())),
+        session: &context.session,
+        caller: context.caller.as_deref(),
+        phase: context.phase,
+        trust: context.trust,
+    }
+}
+
+fn tool_record(tool: &Tool) -> ToolRecord<'_> {
+    let provider = match &tool.plugin {
+        Some(plugin) => ProviderRecord::Plugin { name: &plugin.info().manifest.name, digest: &plugin.info().digest },
+        None => ProviderRecord::Other(tool.provider.name()),
+    };
+    ToolRecord { definition: &tool.definition, provider }
+}
