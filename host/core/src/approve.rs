@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime};
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
 use berth_policy::{ActedOn, Action, Decision, Gate, Verdict};
 
-use crate::answer::{Approval, Scope};
 use crate::approvals::{Always, Approver, Asking, Question, Reply, always, fingerprint, preview};
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
@@ -17,6 +16,7 @@ use crate::governor::Governor;
 use crate::host::exchange_rules;
 use crate::record::call_record;
 use crate::session::Session;
+use berth_answers::{Approval, Scope};
 use berth_catalogue::{CallContext, subjects::Lookups};
 
 /// What a call that needs approval is approved with.

@@ -11,14 +11,14 @@ use berth_system::egress::{Network, Resolve};
 
 use crate::approvals::Asking;
 use crate::audit::Audit;
-use crate::filters::Filtering;
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
-use crate::overflow::{Overflow, Reader};
-use crate::results::Results;
 use crate::retry::Retry;
 use crate::session::Session;
-use crate::shape::Shaping;
+use berth_answers::Filtering;
+use berth_answers::Results;
+use berth_answers::Shaping;
+use berth_answers::{Overflow, Reader};
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};

@@ -10,16 +10,16 @@ use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, F
 use berth_policy::{Decision, Verdict};
 use serde_json::Value;
 
-use crate::answer::{Answer, Step};
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
 use crate::dependencies;
 use crate::governor::Reached;
 use crate::host::{Host, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
-use crate::results::CacheResult;
 use crate::session::Session;
-use crate::shape::ShapeReport;
+use berth_answers::CacheResult;
+use berth_answers::ShapeReport;
+use berth_answers::{Answer, Step};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).

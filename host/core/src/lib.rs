@@ -229,33 +229,25 @@
 //! and goes to the person who runs the program: it comes from building and inspecting, never from a call. A plugin of the configuration or
 //! of the plugin folder that does not load is no error, since the others serve: [`Host::plugins`] says why.
 
-mod answer;
-mod answer_cache;
 mod approvals;
 mod approve;
 pub mod audit;
-mod blocking;
 mod builder;
 mod checking;
 mod counting;
 mod dependencies;
 pub mod doctor;
-mod filters;
 mod fingerprint;
 mod governor;
 mod host;
 mod journey;
-mod overflow;
 mod record;
-mod results;
 mod retry;
 mod session;
-mod shape;
 
-pub use answer::{Answer, Approval, Filtered, Remainder, Scope, Step};
-pub use answer_cache::AnswersKept;
 pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
+pub use berth_answers::{Answer, AnswersKept, Approval, FilterCounts, Filtered, Remainder, Scope, Step, structured_schema};
 pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
@@ -277,8 +269,6 @@ pub use berth_system::{egress::Resolve, state};
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
 pub use dependencies::Offered;
-pub use filters::FilterCounts;
 pub use fingerprint::Fingerprint;
 pub use host::{FilterState, Host, Request};
 pub use session::Session;
-pub use shape::structured_schema;

@@ -8,11 +8,11 @@ use berth_catalogue::{CallContext, Tool};
 use berth_contract::{Category, Failure, Outcome, Report};
 use berth_policy::Decision;
 
-use crate::answer::Approval;
 use crate::audit::Audit;
 use crate::counting::Taken;
 use crate::governor::Reached;
-use crate::shape::ShapeReport;
+use berth_answers::Approval;
+use berth_answers::ShapeReport;
 
 /// What the gates and a person made of a call.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::HostError;
 
-use crate::answer_cache::{Answers, AnswersKept};
+use berth_answers::{Answers, AnswersKept};
 use berth_config::Folders;
 pub(crate) use kept::kept_in;
 pub(crate) use state::{SessionState, seconds};
@@ -55,7 +55,7 @@ impl Session {
 
     /// What the session keeps of answers that may serve again, and how often one did. `[tools.result_cache]` says how many are kept.
     pub fn answers_kept(&self) -> AnswersKept {
-        self.0.answers.kept()
+        self.0.answers.summary()
     }
 
     /// Lets go all answers that may serve again, and forgets how often one did.

@@ -4,7 +4,7 @@ use super::tree::{File, Tree};
 use super::{Violation, at};
 
 /// The crates from the bottom up, each with those that it depends on.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
     ("berth-policy", &["berth-contract"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
@@ -12,7 +12,20 @@ const EDGES: [(&str, &[&str]); 10] = [
     ("berth-runtime", &["berth-contract", "berth-policy", "berth-system"]),
     ("berth-catalogue", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime"]),
     ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
-    ("berth-host", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime", "berth-catalogue", "berth-audit"]),
+    ("berth-answers", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-catalogue"]),
+    (
+        "berth-host",
+        &[
+            "berth-contract",
+            "berth-policy",
+            "berth-system",
+            "berth-config",
+            "berth-runtime",
+            "berth-catalogue",
+            "berth-answers",
+            "berth-audit",
+        ],
+    ),
     ("berth-mcp", &["berth-host"]),
     ("berth-cli", &["berth-host", "berth-mcp"]),
 ];

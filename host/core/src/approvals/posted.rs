@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Approver, Preview, Question, Reply, outdated};
-use crate::answer::Scope;
 use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
+use berth_answers::Scope;
 use berth_config::{Approvals, Folders};
 use berth_system::state;
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Proposal, outdated};
-use crate::answer::Scope;
 use crate::fingerprint::Fingerprint;
+use berth_answers::Scope;
 
 /// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
 /// asked about.

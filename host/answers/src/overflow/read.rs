@@ -39,7 +39,7 @@ struct Shown {
 }
 
 /// Offers the tool.
-pub(crate) struct Reader {
+pub struct Reader {
     kept: Arc<Overflow>,
     /// Characters of an answer.
     threshold: usize,
@@ -47,7 +47,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(kept: Arc<Overflow>, threshold: usize) -> Self {
+    /// `threshold`: the characters of the longest answer.
+    pub fn new(kept: Arc<Overflow>, threshold: usize) -> Self {
         let offset = "The first character to show, counted from 0. Default: 0.";
         let limit = "How many characters to show. Default: 20000, and no more than an answer may have.";
         let schema = json!({

@@ -12,44 +12,44 @@ use berth_catalogue::Tool;
 
 /// What of answers is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// None: for as long as they are true.
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) bytes: usize,
-    pub(crate) entries: usize,
+    pub ttl: Option<Duration>,
+    pub bytes: usize,
+    pub entries: usize,
 }
 
 /// Which call an answer is to: of this version of the tool with the grants that it has, with these arguments, and under these rules where
 /// those say what it may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub struct Key {
     tool: usize,
     call: [u8; 32],
 }
 
 impl Key {
     /// `call`: the digest of the arguments' canonical form, and of what tells the rules from others.
-    pub(crate) fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
+    pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
     }
 }
 
 /// An answer that is kept.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The tool of the key. While this is held, no other tool has its address. It doesn't keep the tool.
-    pub(crate) tool: Weak<Tool>,
-    pub(crate) output: Output,
-    pub(crate) sights: Sights,
-    pub(crate) bytes: usize,
-    pub(crate) made: Instant,
+    pub tool: Weak<Tool>,
+    pub output: Output,
+    pub sights: Sights,
+    pub bytes: usize,
+    pub made: Instant,
     /// How long it took to make.
-    pub(crate) run: Duration,
+    pub run: Duration,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Answers(Mutex<State>);
+pub struct Answers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -76,7 +76,7 @@ pub struct AnswersKept {
 
 impl Answers {
     /// The answer to a call, from now on the one that was asked for last. One that is too old is let go.
-    pub(crate) fn get(&self, key: &Key, tool: &Arc<Tool>, bounds: Bounds, now: Instant) -> Option<Arc<Entry>> {
+    pub fn get(&self, key: &Key, tool: &Arc<Tool>, bounds: Bounds, now: Instant) -> Option<Arc<Entry>> {
         let mut state = self.state();
         state.uses += 1;
         let uses = state.uses;
@@ -95,7 +95,7 @@ impl Answers {
     }
 
     /// Keeps an answer, and lets go what there is no room for then.
-    pub(crate) fn put(&self, key: Key, entry: Entry, bounds: Bounds) {
+    pub fn put(&self, key: Key, entry: Entry, bounds: Bounds) {
         let mut state = self.state();
         state.remove(&key);
         if entry.bytes > bounds.bytes {
@@ -115,7 +115,7 @@ impl Answers {
     }
 
     /// Lets go this very answer, if it is still there.
-    pub(crate) fn remove(&self, key: &Key, entry: &Arc<Entry>) {
+    pub fn remove(&self, key: &Key, entry: &Arc<Entry>) {
         let mut state = self.state();
         if state.entries.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, entry)) {
             state.remove(key);
@@ -123,7 +123,7 @@ impl Answers {
     }
 
     /// Counts whether an answer that was there served.
-    pub(crate) fn count(&self, served: bool) {
+    pub fn count(&self, served: bool) {
         let mut state = self.state();
         if served {
             state.hits += 1;
@@ -133,11 +133,12 @@ impl Answers {
     }
 
     /// Lets go all answers, and forgets what was counted.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         *self.state() = State::default();
     }
 
-    pub(crate) fn kept(&self) -> AnswersKept {
+    /// What is kept, and how often it served.
+    pub fn summary(&self) -> AnswersKept {
         let state = self.state();
         AnswersKept { answers: state.entries.len(), bytes: state.bytes, hits: state.hits, misses: state.misses }
     }
@@ -235,7 +236,7 @@ mod tests {
         fn has(&self, expected: &[u8]) {
             let there: Vec<u8> = (0..10).filter(|number| self.answers.state().entries.contains_key(&self.key(*number))).collect();
             assert_eq!(there, expected);
-            assert_eq!(self.answers.kept().answers, expected.len());
+            assert_eq!(self.answers.summary().answers, expected.len());
         }
     }
 
@@ -249,7 +250,7 @@ mod tests {
         scene.put(0, 20);
         scene.put(4, 10);
         scene.has(&[0, 3, 4]);
-        assert_eq!(scene.answers.kept().bytes, 40);
+        assert_eq!(scene.answers.summary().bytes, 40);
     }
 
     #[test]
@@ -266,7 +267,7 @@ mod tests {
         // One that grew too large takes its old self along.
         scene.put(4, 1001);
         scene.has(&[]);
-        assert_eq!(scene.answers.kept().bytes, 0);
+        assert_eq!(scene.answers.summary().bytes, 0);
     }
 
     #[test]
@@ -301,9 +302,9 @@ mod tests {
         let scene = Scene::new();
         scene.put(0, 10);
         scene.answers.count(true);
-        assert_eq!((scene.get(1), scene.answers.kept().hits, scene.answers.kept().misses), (None, 1, 1));
+        assert_eq!((scene.get(1), scene.answers.summary().hits, scene.answers.summary().misses), (None, 1, 1));
         scene.answers.clear();
-        assert_eq!(scene.answers.kept(), AnswersKept::default());
+        assert_eq!(scene.answers.summary(), AnswersKept::default());
     }
 
     #[test]

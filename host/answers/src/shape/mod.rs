@@ -51,19 +51,22 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Shapes what leaves the host.
 #[derive(Debug)]
-pub(crate) struct Shaping {
+pub struct Shaping {
     /// Bytes of content.
-    pub(crate) result: usize,
-    pub(crate) redaction: Redaction,
+    pub result: usize,
+    /// In the answers of which tools secrets are looked for.
+    pub redaction: Redaction,
     /// Characters of text, beyond which an answer is cut for a model. 0: it isn't.
-    pub(crate) threshold: usize,
-    pub(crate) overflow: Arc<Overflow>,
-    pub(crate) filtering: Filtering,
+    pub threshold: usize,
+    /// Where the whole of a long answer is kept.
+    pub overflow: Arc<Overflow>,
+    /// Which filters look at an answer.
+    pub filtering: Filtering,
 }
 
 impl Shaping {
     /// Shapes an outcome. What can't be looked through in time is withheld.
-    pub(crate) async fn shape(
+    pub async fn shape(
         &self,
         chain: &Chain,
         context: &CallContext,
@@ -139,7 +142,7 @@ impl Shaping {
     }
 
     /// Who hears what a call tells while it runs: `events`, without the secrets.
-    pub(crate) fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
+    pub fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
         if self.redacts(context) { Arc::new(RedactingEvents::new(events, Source::of(context))) } else { events }
     }
 
@@ -148,7 +151,7 @@ impl Shaping {
     /// # Errors
     ///
     /// [`Category::InvalidParameters`](berth_contract::Category::InvalidParameters).
-    pub(crate) fn check(&self, context: &CallContext) -> Result<(), Failure> {
+    pub fn check(&self, context: &CallContext) -> Result<(), Failure> {
         if self.redacts(context) { marks::check(context) } else { Ok(()) }
     }
 
@@ -245,19 +248,19 @@ impl Shaping {
 
 /// What became of an answer while it was shaped.
 #[derive(Debug, Default)]
-pub(crate) struct ShapeReport {
+pub struct ShapeReport {
     /// What filters left out of it.
-    pub(crate) filtered: Option<Filtered>,
+    pub filtered: Option<Filtered>,
     /// The shapes of injection in untrusted text.
-    pub(crate) injections: Vec<&'static str>,
+    pub injections: Vec<&'static str>,
     /// Whether a part of it was left out.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
     /// Whether it is untrusted text for a model.
-    pub(crate) untrusted: bool,
+    pub untrusted: bool,
     /// What the host has to say of it, in the text of which it stands too.
-    pub(crate) notices: Vec<String>,
+    pub notices: Vec<String>,
     /// Where what is left out can be read.
-    pub(crate) rest: Option<Remainder>,
+    pub rest: Option<Remainder>,
 }
 
 /// What the host has to say behind an answer.

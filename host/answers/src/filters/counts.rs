@@ -30,10 +30,10 @@ pub struct FilterCounts {
 
 /// The counts of all filters, by their names.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(Mutex<BTreeMap<String, FilterCounts>>);
+pub struct Counts(Mutex<BTreeMap<String, FilterCounts>>);
 
 impl Counts {
-    pub(crate) fn of(&self, filter: &str) -> FilterCounts {
+    pub fn of(&self, filter: &str) -> FilterCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(filter).copied().unwrap_or_default()
     }
 

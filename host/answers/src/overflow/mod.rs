@@ -16,7 +16,8 @@ use berth_system::private::PrivateFolder;
 use sha2::{Digest, Sha256};
 
 use berth_config::{self as config, Folders};
-pub(crate) use read::{READ_OVERFLOW, Reader, byte_of};
+pub use read::Reader;
+pub(crate) use read::{READ_OVERFLOW, byte_of};
 
 /// Bytes that are kept of one answer at most.
 const MAX_ANSWER: usize = 10 << 20;
@@ -26,7 +27,7 @@ const MAX_FILES: usize = 100_000;
 
 /// The answers that are kept.
 #[derive(Debug)]
-pub(crate) struct Overflow {
+pub struct Overflow {
     folder: PathBuf,
     retention: Duration,
     /// Bytes over all kept answers.
@@ -37,11 +38,11 @@ pub(crate) struct Overflow {
 
 /// What was kept, as `read_overflow` is asked for it: 24 hexadecimal digits, behind a letter that tells whose words they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Id(String);
+pub struct Id(String);
 
 impl Id {
     /// The id that a text is. None where it is none, so that no name of a file comes from outside.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
         let whole = digits.len() == 24 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         whole.then(|| Self(text.to_owned()))
@@ -55,11 +56,11 @@ impl Id {
     }
 
     /// Whether the answer was of a tool that deals with the world outside.
-    pub(crate) fn is_strange(&self) -> bool {
+    pub fn is_strange(&self) -> bool {
         self.0.starts_with('w')
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
@@ -71,7 +72,8 @@ impl Id {
 }
 
 impl Overflow {
-    pub(crate) fn new(folders: &Folders, config: config::Overflow) -> Self {
+    /// Keeps answers in the data folder, as the configuration says.
+    pub fn new(folders: &Folders, config: config::Overflow) -> Self {
         Self {
             folder: folders.data.join("overflow"),
             retention: Duration::from_secs(config.retention_hours.get() * 3600),
@@ -80,13 +82,13 @@ impl Overflow {
         }
     }
 
-    /// Keeps an answer, at most [`MAX_ANSWER`] bytes of it, and lets older ones go where there is no room. `strange`: it is of a tool that
+    /// Keeps an answer, at most 10 MiB bytes of it, and lets older ones go where there is no room. `strange`: it is of a tool that
     /// deals with the world outside.
     ///
     /// # Errors
     ///
     /// The folder can't be made or believed, or the disk is full.
-    pub(crate) fn keep(&self, session: &str, text: &str, strange: bool) -> Result<Id, HostError> {
+    pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<Id, HostError> {
         let failed = HostError::io(self.folder.display().to_string());
         let text = cut(text, self.answer_bytes());
         let size = text.len() as u64;
@@ -109,7 +111,7 @@ impl Overflow {
     }
 
     /// Bytes that are kept of one answer.
-    pub(crate) fn answer_bytes(&self) -> usize {
+    pub fn answer_bytes(&self) -> usize {
         usize::try_from(self.most).unwrap_or(usize::MAX).min(MAX_ANSWER)
     }
 
@@ -118,7 +120,7 @@ impl Overflow {
     /// # Errors
     ///
     /// [`io::ErrorKind::NotFound`]: nothing, or not any more. Otherwise why it can't be read or believed.
-    pub(crate) fn read(&self, session: &str, id: &Id) -> io::Result<String> {
+    pub fn read(&self, session: &str, id: &Id) -> io::Result<String> {
         let file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
         let mut text = String::new();
         file.take(MAX_ANSWER as u64).read_to_string(&mut text)?;
@@ -126,7 +128,7 @@ impl Overflow {
     }
 
     /// Lets go what is too old, and the oldest of what is too much. Nothing is made where nothing is kept.
-    pub(crate) fn clean(&self) {
+    pub fn clean(&self) {
         let cleaned = PrivateFolder::open(&self.folder).and_then(|folder| self.cleaned(&folder, 0));
         if let Err(error) = cleaned.map(drop)
             && error.kind() != io::ErrorKind::NotFound

@@ -31,19 +31,20 @@ const MAX_LINE: usize = 400;
 
 /// How answers are filtered.
 #[derive(Debug)]
-pub(crate) struct Filtering {
+pub struct Filtering {
     /// Whether answers are made shorter.
     enabled: bool,
     /// What no filter takes out.
     kept: Option<SecurityLines>,
-    pub(crate) counts: Counts,
+    /// What each filter did.
+    pub counts: Counts,
 }
 
 /// What becomes of an answer.
-pub(crate) struct Change {
-    pub(crate) filtered: Filtered,
+pub struct Change {
+    pub filtered: Filtered,
     /// What was to be read before something was left out for being of no interest. None where nothing was.
-    pub(crate) whole: Option<String>,
+    pub whole: Option<String>,
     streams: Streams,
     content: Vec<Content>,
     /// What a filter for security left of a structured answer.
@@ -52,7 +53,7 @@ pub(crate) struct Change {
 
 impl Change {
     /// Carries it out. What filters wrote has to be looked through for secrets again.
-    pub(crate) fn make(self, outcome: &mut Outcome) -> Filtered {
+    pub fn make(self, outcome: &mut Outcome) -> Filtered {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
     }
@@ -62,7 +63,7 @@ impl Filtering {
     /// # Errors
     ///
     /// Where the operator's patterns can't be used together.
-    pub(crate) fn new(config: &config::Filters) -> Result<Self, HostError> {
+    pub fn new(config: &config::Filters) -> Result<Self, HostError> {
         let extra = config.security.extra_patterns.iter().map(|pattern| pattern.as_str());
         let kept = config.security.enabled.then(|| SecurityLines::with(extra)).transpose();
         let kept = kept.map_err(|reason| {
@@ -77,7 +78,7 @@ impl Filtering {
     /// # Errors
     ///
     /// The answer is withheld.
-    pub(crate) async fn apply(
+    pub async fn apply(
         &self,
         chain: &Chain,
         context: &CallContext,

@@ -33,7 +33,7 @@ const GUESS: u64 = 1500;
 
 /// Keeps and finds answers, each for its session.
 #[derive(Debug)]
-pub(crate) struct Results {
+pub struct Results {
     /// None where none are kept.
     bounds: Option<Bounds>,
     /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the last eight count most.
@@ -42,7 +42,7 @@ pub(crate) struct Results {
 
 /// What a look for an earlier answer comes to.
 #[derive(Debug)]
-pub(crate) enum CacheResult {
+pub enum CacheResult {
     /// This one serves.
     Hit(Output),
     /// There is none, and the answer of this call may be kept under the key.
@@ -53,13 +53,14 @@ pub(crate) enum CacheResult {
 
 impl CacheResult {
     /// The report for the call: one that watches what the call looks at, where its answer may be kept.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         if matches!(self, Self::Miss(_)) { Report::watching() } else { Report::default() }
     }
 }
 
 impl Results {
-    pub(crate) fn new(config: ResultCache) -> Self {
+    /// Keeps as many answers as the configuration says, and for as long.
+    pub fn new(config: ResultCache) -> Self {
         let ttl = Duration::from_secs(config.ttl_secs.get());
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let bounds = Bounds {
@@ -72,12 +73,7 @@ impl Results {
 
     /// An answer that is provably still true. `rules` tells the rules that the call is made under from others, where they say what it may
     /// reach.
-    pub(crate) async fn find(
-        &self,
-        context: &CallContext,
-        answers: Option<&Answers>,
-        rules: impl FnOnce() -> Option<String>,
-    ) -> CacheResult {
+    pub async fn find(&self, context: &CallContext, answers: Option<&Answers>, rules: impl FnOnce() -> Option<String>) -> CacheResult {
         let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return CacheResult::Unused };
         let believed = tool.annotations;
         if !believed.read_only || !believed.cacheable || !context.attachments.is_empty() {
@@ -107,7 +103,7 @@ impl Results {
     }
 
     /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of what `report` watched.
-    pub(crate) fn keep(&self, context: &CallContext, answers: Option<&Answers>, key: Key, report: &Report, output: &Output, run: Duration) {
+    pub fn keep(&self, context: &CallContext, answers: Option<&Answers>, key: Key, report: &Report, output: &Output, run: Duration) {
         let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return };
         let seen = match std::mem::take(&mut report.told().seen) {
             Seen::Files(seen) => seen,
