@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{HostError, SubjectKind};
+use berth_egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
 use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach, Scheme, Target};
 use berth_policy::{Action, Origin, Placed, Verdict};
-use berth_system::egress::{Limits, Network, Proxy, Secret as Kept, SecretSource, SecretValue, Settings};
 
 use serde_json::Value;
 

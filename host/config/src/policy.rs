@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, HostError};
+use berth_egress::SecretSource;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
 use berth_policy::literal;
-use berth_system::egress::SecretSource;
 use berth_system::files::real_or_given;
 
 use super::{AllowedPath, Folders, Limits, Loaded, PathAccess, PathGlob, Problem, Problems, Reload, Source};

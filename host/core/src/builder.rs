@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_contract::{HostError, Provider};
+use berth_egress::{Network, Resolve};
 use berth_runtime::{Builtin, Runtime};
-use berth_system::egress::{Network, Resolve};
 
 use crate::approvals::Asking;
 use crate::audit::Audit;

@@ -259,13 +259,14 @@ pub use berth_contract::{
     Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents, Outcome, Output,
     Pattern, Progress, Provider, Purpose, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told, text,
 };
+pub use berth_egress::Resolve;
 pub use berth_policy::{
     ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict, commands,
 };
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
-pub use berth_system::{egress::Resolve, state};
+pub use berth_system::state;
 pub use builder::HostBuilder;
 pub use checking::{Check, GateSays, Said};
 pub use dependencies::Offered;

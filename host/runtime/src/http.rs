@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_contract::Denial;
-use berth_system::egress::{Egress, Error, Obstacle, Requests, Timeouts};
+use berth_egress::{Egress, Error, Obstacle, Requests, Timeouts};
 use http_body_util::BodyExt as _;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Definition, Failure, Outcome, Report};
+use berth_egress::{Egress, Obstacle};
 use berth_policy::redact::{self, Keys};
-use berth_system::egress::{Egress, Obstacle};
 use serde_json::Value;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;

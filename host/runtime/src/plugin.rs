@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use berth_contract::{CancellationToken, Definition, Denial, Failure, FilterDefinition, FilterInput, FilterVerdict, PathRules};
+use berth_egress::Egress;
 use berth_policy::Programs;
-use berth_system::egress::Egress;
 use berth_system::files::Grants;
 use berth_system::process::Places;
 use serde::Serialize;

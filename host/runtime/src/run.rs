@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use berth_contract::text::{cut, neutral};
 use berth_contract::{Call, CancellationToken, Category, Failure, Outcome};
-use berth_system::egress::{Requests, Scope};
+use berth_egress::{Requests, Scope};
 use berth_system::files::FileView;
 use tokio::time::{sleep_until, timeout};
 use wasmtime::Store;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use berth_contract::{CallId, Content, Events, NoEvents, PathRules, Report};
-use berth_system::egress::Requests;
+use berth_egress::Requests;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 

@@ -1,7 +1,6 @@
-//! The ways to the outside, each in one place. Nothing here knows WebAssembly.
+//! The ways to this machine, each in one place. Nothing here knows WebAssembly.
 
 pub mod confine;
-pub mod egress;
 pub mod files;
 pub mod machine;
 mod mounts;

@@ -12,8 +12,8 @@ mod not_tried;
 mod process;
 mod running;
 mod scene;
-#[allow(dead_code, reason = "shared with the tests of berth-system, which use more of it")]
-#[path = "../../../host/system/tests/egress/server.rs"]
+#[allow(dead_code, reason = "shared with the tests of berth-egress, which use more of it")]
+#[path = "../../../host/egress/tests/requests/server.rs"]
 pub(crate) mod server;
 
 pub(crate) use answers::{failure, loot, refused};

@@ -7,17 +7,19 @@ use super::{Violation, at};
 const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
     ("berth-policy", &["berth-contract"]),
+    ("berth-egress", &["berth-contract", "berth-policy"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
-    ("berth-config", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-runtime", &["berth-contract", "berth-policy", "berth-system"]),
-    ("berth-catalogue", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-runtime"]),
-    ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
+    ("berth-config", &["berth-contract", "berth-policy", "berth-egress", "berth-system"]),
+    ("berth-runtime", &["berth-contract", "berth-policy", "berth-egress", "berth-system"]),
+    ("berth-catalogue", &["berth-contract", "berth-policy", "berth-egress", "berth-system", "berth-config", "berth-runtime"]),
     ("berth-answers", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-catalogue"]),
+    ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
     (
         "berth-host",
         &[
             "berth-contract",
             "berth-policy",
+            "berth-egress",
             "berth-system",
             "berth-config",
             "berth-runtime",
@@ -105,7 +107,7 @@ const OPEN_OWN: [&str; 19] = [
     "host/mcp/src/http/connections.rs",     // the socket that the operator names
     "host/mcp/src/http/keys.rs",            // the keys that the operator names
     "host/runtime/src/load.rs",             // components that the operator names
-    "host/system/src/egress/secrets.rs",    // the files of secrets that the operator names
+    "host/egress/src/secrets.rs",           // the files of secrets that the operator names
     "host/system/src/confine/",             // /proc, and the trees that a program gets
     "host/system/src/files/grants.rs",      // the granted directories, once
     "host/system/src/files/kernel.rs",      // /proc
@@ -146,15 +148,15 @@ const OWN: [&str; 21] = [
 const STARTS_PROCESSES: [&str; 4] = [
     "host/cli/build.rs",                 // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs",    // becomes the program, once it is confined
-    "host/system/src/egress/program.rs", // the operator's own, which prints a secret: it has the operator's rights
+    "host/egress/src/program.rs",        // the operator's own, which prints a secret: it has the operator's rights
     "host/system/src/process/helper.rs", // the helpers: one compiles, the other becomes a program
 ];
 
 /// The files that reach for the network.
 const CONNECTS: [&str; 3] = [
-    "host/mcp/src/http/keys.rs",         // asks for the keys that the operator names
-    "host/system/src/confine/raw.rs",    // a socket that goes nowhere: the loopback interface is switched on through it
-    "host/system/src/egress/connect.rs", // the way out: looks at every address before it connects
+    "host/mcp/src/http/keys.rs",      // asks for the keys that the operator names
+    "host/system/src/confine/raw.rs", // a socket that goes nowhere: the loopback interface is switched on through it
+    "host/egress/src/connect.rs",     // the way out: looks at every address before it connects
 ];
 
 /// Crates of the engine.
@@ -244,7 +246,7 @@ pub(crate) fn one_place_starts_processes(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn one_place_reaches_for_the_network(tree: &Tree) -> Vec<Violation> {
-    let advice = "go through host/system/src/egress, which looks at every address";
+    let advice = "go through host/egress, which looks at every address";
     only_in(tree, &["TcpStream::connect", "UdpSocket::bind(", "lookup_host(", "to_socket_addrs(", "reqwest::"], &CONNECTS, advice)
 }
 

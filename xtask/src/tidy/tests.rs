@@ -90,7 +90,7 @@ const SAMPLES: &[Sample] = &[
     Sample {
         rule: "one_place_reaches_for_the_network",
         bad: &[
-            ("host/system/src/egress/connect.rs", "TcpStream::connect(address);\n"),
+            ("host/egress/src/connect.rs", "TcpStream::connect(address);\n"),
             ("host/core/src/host.rs", "fn f() {}\nTcpStream::connect_timeout(address);\nstd::net::UdpSocket::bind(x);\n"),
             ("host/cli/src/call.rs", "tokio::net::lookup_host(name);\nreqwest::get(url);\n"),
         ],

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use berth_contract::HostError;
+use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::OwnFolder;
 use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
-use berth_system::egress::{Egress, Network, Settings};
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 

@@ -1,7 +1,7 @@
 //! Where requests may go, and the secrets that are put into them.
 
+use berth_egress::{SecretSource, Settings};
 use berth_policy::egress::{Placement, Scheme};
-use berth_system::egress::{SecretSource, Settings};
 use serde_json::json;
 
 use super::*;

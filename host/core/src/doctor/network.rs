@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use berth_system::egress::examine;
+use berth_egress::examine;
 
 use super::Finding;
 use berth_config::{Folders, Loaded};
@@ -40,7 +40,7 @@ fn proxy(loaded: &Loaded) -> Finding {
 
 fn authority(path: &Path) -> Finding {
     let called = format!("authority {}", path.display());
-    match berth_system::egress::examine_authority(path) {
+    match berth_egress::examine_authority(path) {
         Ok(count) => Finding::ok(called, format!("{count} certificates")),
         Err(why) => Finding::failure(
             called,

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZstdEncoder};
-use berth_system::egress::Error;
+use berth_egress::Error;
 use http::Request;
 use http_body_util::Full;
 use tokio::io::AsyncWriteExt as _;

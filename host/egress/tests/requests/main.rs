@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_contract::{Report, Requested};
+use berth_egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
 use berth_policy::egress::{Grant, PrivateHosts, Reach};
 use berth_policy::{Origin, Placed};
-use berth_system::egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};

@@ -2,7 +2,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_system::egress::{Egress, Error, Limits, Network, Proxy};
+use berth_egress::{Egress, Error, Limits, Network, Proxy};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
 use berth_policy::egress::{HostPattern, Placement, PrivateHosts, SecretHost, SecretRule};
-use berth_system::egress::{Egress, Error, Secret, SecretSource, SecretValue, Settings};
 use http::Request;
 use http_body_util::Full;
 

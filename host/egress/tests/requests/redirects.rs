@@ -1,4 +1,4 @@
-use berth_system::egress::{Egress, Error};
+use berth_egress::{Egress, Error};
 use http::Request;
 use http_body_util::Full;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_system::egress::{Egress, Error};
+use berth_egress::{Egress, Error};
 use http::Request;
 use http_body_util::Full;
 
