@@ -14,5 +14,5 @@ pub mod validate;
 pub use catalogue::{Catalogue, Tool};
 pub use context::{Audience, CallContext};
 pub use filter_chain::{Chain, Link};
-pub use plugins::{Blocklist, Plugins, Policies};
+pub use plugins::{CommandGate, Plugins, Policies};
 pub use tally::Tally;

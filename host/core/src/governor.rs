@@ -8,7 +8,7 @@ use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdi
 
 use crate::counting::{Counting, Refused, Taken};
 use crate::session::Session;
-use berth_catalogue::{Blocklist, CallContext, Tool};
+use berth_catalogue::{CallContext, CommandGate, Tool};
 use berth_config::Loaded;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
@@ -117,8 +117,8 @@ impl Governor {
     }
 }
 
-impl Blocklist for Governor {
-    fn blocklisted(&self, line: &str) -> Option<Decision> {
+impl CommandGate for Governor {
+    fn check_command(&self, line: &str) -> Option<Decision> {
         self.rules().policy.against(line)
     }
 }

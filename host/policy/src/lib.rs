@@ -10,7 +10,6 @@ mod action;
 mod autonomy;
 mod backoff;
 mod canonical;
-pub mod commands;
 mod counts;
 mod decision;
 mod dependencies;
@@ -33,7 +32,11 @@ pub use action::{ActedOn, Action, Phase, Trust};
 pub use autonomy::Autonomy;
 pub use backoff::Backoff;
 pub use canonical::canonical;
-pub use commands::{Blocklist, DEFAULT_BLOCKED, command_line, last_command};
+/// The commands that never run, each with where that stands.
+pub type Blocklist = berth_commands::Blocklist<Origin>;
+
+pub use berth_commands as commands;
+pub use berth_commands::{DEFAULT_BLOCKED, command_line, last_command};
 pub use counts::{Bounds, Counts, Place, Reached};
 pub use decision::{Decision, Gate, Verdict};
 pub use dependencies::{Dependencies, Needs};

@@ -3,9 +3,9 @@
 use berth_contract::SubjectKind;
 
 use crate::action::Action;
-use crate::commands::look;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
+use berth_commands::look;
 
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use berth_contract::text::toml;
 
 use crate::action::Action;
 use crate::canonical::canonical;
-use crate::commands::Command;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::pattern::Pattern;
+use berth_commands::Command;
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
 const MAX_SHOWN: usize = 256;

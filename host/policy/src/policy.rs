@@ -6,9 +6,9 @@ use std::sync::Arc;
 use berth_contract::SubjectKind;
 use berth_contract::text::toml;
 
+use crate::Blocklist;
 use crate::action::Action;
 use crate::autonomy::Autonomy;
-use crate::commands::{Blocked, Blocklist, Command, Risk};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
 use crate::origin::{Origin, OriginKind, Placed};
@@ -16,6 +16,7 @@ use crate::permissions::{Permissions, Permitted};
 use crate::rules::RuleSet;
 use crate::trust::Trusted;
 use crate::web::Web;
+use berth_commands::{Blocked, Command, Risk};
 
 /// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
 ///
@@ -209,7 +210,7 @@ impl Policy {
         })
     }
 
-    fn on_the_list(&self, blocked: &Blocked<'_>) -> Decision {
+    fn on_the_list(&self, blocked: &Blocked<'_, Origin>) -> Decision {
         let entry = blocked.entry;
         match blocked.certain {
             true => Decision {

@@ -6,7 +6,8 @@ use super::{Violation, at};
 /// The crates from the bottom up, each with those that it depends on.
 const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
-    ("berth-policy", &["berth-contract"]),
+    ("berth-commands", &["berth-contract"]),
+    ("berth-policy", &["berth-commands", "berth-contract"]),
     ("berth-egress", &["berth-contract", "berth-policy"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
     ("berth-config", &["berth-contract", "berth-policy", "berth-egress", "berth-system"]),
@@ -33,7 +34,8 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// What the crates without I/O may depend on: crates that were looked at and do none either.
-const PURE: [&str; 15] = [
+const PURE: [&str; 16] = [
+    "berth-commands",
     "berth-contract",
     "base64",
     "globset",
@@ -51,7 +53,7 @@ const PURE: [&str; 15] = [
     "url",
 ];
 
-const WITHOUT_IO: [&str; 2] = ["host/contract/", "host/policy/"];
+const WITHOUT_IO: [&str; 3] = ["host/commands/", "host/contract/", "host/policy/"];
 
 /// Paths that lead to the outside.
 const IO_PATHS: [&str; 15] = [

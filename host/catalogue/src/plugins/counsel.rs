@@ -9,21 +9,21 @@ use berth_runtime::Failed;
 use berth_config::{Advisor, Ended};
 
 /// Knows which commands may not run, whatever is granted.
-pub trait Blocklist: Send + Sync {
+pub trait CommandGate: Send + Sync {
     /// What the rules have against a command line that a plugin starts, sure or not.
-    fn blocklisted(&self, line: &str) -> Option<Decision>;
+    fn check_command(&self, line: &str) -> Option<Decision>;
 }
 
 /// Asks whoever decides on calls, and whoever knows what the sandbox holds.
 pub(super) struct Counsel {
-    pub(super) blocklist: Arc<dyn Blocklist>,
+    pub(super) gate: Arc<dyn CommandGate>,
     pub(super) advisor: Advisor,
 }
 
 impl berth_runtime::Counsel for Counsel {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // What asks where a person could be asked is refused here: nobody is, in the middle of a call.
-        let decision = self.blocklist.blocklisted(line)?;
+        let decision = self.gate.check_command(line)?;
         Some(decision.denial(format!("run {}", berth_contract::text::neutral_line(berth_contract::text::cut(line, 512)))))
     }
 

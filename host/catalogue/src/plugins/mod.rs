@@ -25,7 +25,7 @@ use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
 
 pub use approvals::{Approvals, Approved};
-pub use counsel::Blocklist;
+pub use counsel::CommandGate;
 pub use filters::FilterRulesState;
 pub use inspected::{Change, Difference, Inspected, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};

@@ -10,7 +10,7 @@ use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig}
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
-use super::counsel::{Blocklist, Counsel};
+use super::counsel::{CommandGate, Counsel};
 use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 
 const MIB: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub struct Policies {
     /// What no grant reaches.
     own: Vec<OwnFolder>,
     /// Who decides on the commands of processes.
-    blocklist: Arc<dyn Blocklist>,
+    gate: Arc<dyn CommandGate>,
     /// The program that confines itself for processes.
     helper: Option<PathBuf>,
     /// What the requests of all plugins share beside the configuration.
@@ -47,13 +47,13 @@ impl Policies {
         folders: Folders,
         directory: PathBuf,
         files: &[PathBuf],
-        blocklist: Arc<dyn Blocklist>,
+        gate: Arc<dyn CommandGate>,
         helper: Option<PathBuf>,
         network: Network,
     ) -> Self {
         let mut own = config.own(&folders, &directory);
         own.extend(files.iter().map(|path| OwnFolder { path: directory.join(path), secret: false }));
-        Self { config, folders, directory, own, blocklist, helper, network }
+        Self { config, folders, directory, own, gate, helper, network }
     }
 
     /// What the built-in plugin of a name is granted.
@@ -115,7 +115,7 @@ impl Policies {
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants { files, also, also_hidden, sockets, programs, shell, network, sandbox, limits, environment, home, advice } =
             grants;
-        let counsel = Counsel { blocklist: Arc::clone(&self.blocklist), advisor: advice };
+        let counsel = Counsel { gate: Arc::clone(&self.gate), advisor: advice };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
             also,

@@ -4,7 +4,6 @@ use super::Command;
 use super::programs::starts_nothing;
 use super::word::{UNKNOWN, Word};
 use super::wrappers::named;
-use crate::origin::Origin;
 
 /// What is blocked without a word of the operator's. One of several words means that program with these among its arguments, in this
 /// order; a last word that ends in `=`, any argument that begins with it. `rm -rf /` is every spelling of that.
@@ -14,32 +13,41 @@ pub const DEFAULT_BLOCKED: [&str; 12] =
 /// What the names of scripts end in.
 const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"];
 
-/// The blocked commands, each with where it stands.
-#[derive(Clone, Debug, Default)]
-pub struct Blocklist(Vec<Entry>);
+/// The blocked commands, each with where it stands, in whatever way a `P` says that.
+#[derive(Clone, Debug)]
+pub struct Blocklist<P>(Vec<Entry<P>>);
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct Entry<P> {
     /// As it is written.
     text: String,
-    place: Origin,
+    place: P,
     /// In small letters.
     words: Vec<String>,
 }
 
 /// An entry that a command comes under.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Blocked<'b> {
-    pub(crate) entry: &'b str,
-    pub(crate) place: &'b Origin,
+pub struct Blocked<'b, P> {
+    /// As it is written.
+    pub entry: &'b str,
+    /// Where it stands.
+    pub place: &'b P,
     /// Whether it does, or may, depending on what is only known when it runs.
-    pub(crate) certain: bool,
+    pub certain: bool,
 }
 
-impl Blocklist {
+/// An empty list.
+impl<P> Default for Blocklist<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<P> Blocklist<P> {
     /// A list of entries, each with where it stands.
-    pub fn new<P: Into<Origin>>(entries: impl IntoIterator<Item = (String, P)>) -> Self {
-        let entry = |(text, place): (String, P)| {
+    pub fn new<Q: Into<P>>(entries: impl IntoIterator<Item = (String, Q)>) -> Self {
+        let entry = |(text, place): (String, Q)| {
             let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
             (!words.is_empty()).then(|| Entry { place: place.into(), text, words })
         };
@@ -47,7 +55,7 @@ impl Blocklist {
     }
 
     /// The entry that a command comes under: one that it certainly does, else one that it may.
-    pub(crate) fn find(&self, command: &Command) -> Option<Blocked<'_>> {
+    pub fn find(&self, command: &Command) -> Option<Blocked<'_, P>> {
         let mut perhaps = None;
         // Whether the command has gone to the root directory, or home: `cd / && rm -rf *`.
         let mut at_root = false;
@@ -71,7 +79,7 @@ impl Blocklist {
     }
 }
 
-impl Entry {
+impl<P> Entry<P> {
     /// Whether an argument of a stranger's is the program of this entry, or a text that begins with it.
     fn is_among(&self, program: &str, arguments: &[Word]) -> bool {
         let [name] = self.words.as_slice() else { return false };

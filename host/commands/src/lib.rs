@@ -19,8 +19,7 @@ mod variables;
 mod word;
 mod wrappers;
 
-pub(crate) use blocklist::Blocked;
-pub use blocklist::{Blocklist, DEFAULT_BLOCKED};
+pub use blocklist::{Blocked, Blocklist, DEFAULT_BLOCKED};
 pub use risk::Risk;
 
 #[cfg(test)]
@@ -152,24 +151,24 @@ pub fn command_line<'w>(words: impl IntoIterator<Item = &'w String>) -> String {
 
 /// A command that was looked into.
 #[derive(Debug, Default)]
-pub(crate) struct Command {
+pub struct Command {
     /// Each command in it and each file that it redirects to, as they are written and, where that differs, without their quotes.
-    pub(crate) texts: Vec<String>,
+    pub texts: Vec<String>,
     /// The text that was looked into.
     whole: String,
     programs: Vec<Program>,
     redirects: Vec<Redirect>,
     /// Why more may happen than that.
-    pub(crate) unclear: Option<&'static str>,
+    pub unclear: Option<&'static str>,
     /// Whether one of the four forms stands in it that put a command's output into another command.
-    pub(crate) substitutes: bool,
+    pub substitutes: bool,
     /// The command whose output the text's output is.
     last: Option<Last>,
 }
 
 impl Command {
     /// Looks into a command. Several gates do so with the same text, and those who ask a person: what was found last is remembered.
-    pub(crate) fn read(text: &str) -> Arc<Self> {
+    pub fn read(text: &str) -> Arc<Self> {
         static LAST: Mutex<VecDeque<(String, Arc<Command>)>> = Mutex::new(VecDeque::new());
         let known = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, command)) = known().iter().find(|(known, _)| known == text) {
@@ -192,7 +191,7 @@ impl Command {
     }
 
     /// The highest risk of what it would do, and the program or file that brings it.
-    pub(crate) fn risk(&self) -> (Risk, String) {
+    pub fn risk(&self) -> (Risk, String) {
         let programs = self.programs.iter().map(|program| (risk::risk(program, &self.whole), program.name.clone()));
         let files = self.redirects.iter().map(|file| (risk::risk_of_writing(file), format!("> {}", file.target.text)));
         // Of several, the first.
@@ -200,7 +199,7 @@ impl Command {
     }
 
     /// The first program in it that is none of `only`. What a shell does by itself counts as nothing.
-    pub(crate) fn beside(&self, only: &[String]) -> Option<&str> {
+    pub fn beside(&self, only: &[String]) -> Option<&str> {
         let allowed = |name: &str| only.iter().any(|one| one.eq_ignore_ascii_case(name));
         let mut programs = self.programs.iter().filter(|program| program.certain);
         programs.find(|program| !allowed(&program.name) && !is_built_in(program)).map(|program| program.name.as_str())
