@@ -38,6 +38,9 @@ pub(crate) fn check() -> Result<(), String> {
         }
     }
     step::headline(&format!("tidy: {} rules, {} files, {broken} violations", RULES.len(), tree.files.len()));
+    if let Some((name, lines)) = code::sizes(&tree).into_iter().max_by_key(|(_, lines)| *lines) {
+        step::headline(&format!("tidy: the largest crate is host/{name}, {lines} lines without tests"));
+    }
     if broken == 0 { Ok(()) } else { Err(format!("tidy found {broken} violations")) }
 }
 
@@ -76,6 +79,7 @@ const RULES: &[Rule] = rules![
     code::no_test_is_switched_off,
     code::tests_do_not_sleep,
     code::files_stay_small,
+    code::crates_stay_small,
     code::every_crate_says_what_it_is,
     code::every_crate_takes_what_the_workspace_fixes,
     code::every_dependency_is_named_by_code,

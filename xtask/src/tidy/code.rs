@@ -1,5 +1,7 @@
 //! Rules about Rust code, wherever it stands.
 
+use std::collections::BTreeMap;
+
 use super::tree::Tree;
 use super::{Violation, at};
 
@@ -11,6 +13,9 @@ const BENCHES: &str = "tests/src/bin/bench/";
 
 /// Aim at 400; a file that is longer than this has two concerns.
 const MAX_LINES: usize = 700;
+
+/// Lines of a crate without its tests; a larger one has rooms that could be crates.
+const MAX_CRATE: usize = 8_000;
 
 pub(crate) fn every_exception_has_a_reason(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -93,6 +98,27 @@ pub(crate) fn files_stay_small(tree: &Tree) -> Vec<Violation> {
         if lines > MAX_LINES {
             found.push(at(file, MAX_LINES, format!("{lines} lines, more than {MAX_LINES}: split it by concern")));
         }
+    }
+    found
+}
+
+/// The crates below `host/`, each with its lines of Rust without tests.
+pub(crate) fn sizes<'t>(tree: &'t Tree) -> BTreeMap<&'t str, usize> {
+    let mut sizes = BTreeMap::new();
+    for (file, _) in tree.rust(&["host/"]) {
+        let Some(name) = file.path["host/".len()..].split('/').next() else { continue };
+        let lines = (1..=file.text.lines().count()).filter(|line| !file.is_test(*line)).count();
+        *sizes.entry(name).or_default() += lines;
+    }
+    sizes
+}
+
+pub(crate) fn crates_stay_small(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (name, lines) in sizes(tree).into_iter().filter(|(_, lines)| *lines > MAX_CRATE) {
+        let root = format!("host/{name}/Cargo.toml");
+        let message = format!("{lines} lines without tests, more than {MAX_CRATE}: split it by concern");
+        found.extend(tree.files.iter().find(|file| file.path == root).map(|file| at(file, 1, message)));
     }
     found
 }

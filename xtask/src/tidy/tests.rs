@@ -279,7 +279,7 @@ const SAMPLES: &[Sample] = &[
 
 #[test]
 fn every_rule_can_fail_and_can_hold() {
-    for rule in RULES.iter().filter(|rule| rule.name != "files_stay_small") {
+    for rule in RULES.iter().filter(|rule| !["files_stay_small", "crates_stay_small"].contains(&rule.name)) {
         let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
         let sample = sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
         let mut expected = sample.lines.to_vec();
@@ -295,6 +295,16 @@ fn files_stay_small() {
     let long = "\n".repeat(701);
     assert_eq!(broken(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
     assert_eq!(broken(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
+}
+
+#[test]
+fn crates_stay_small() {
+    let rule = RULES.iter().find(|rule| rule.name == "crates_stay_small").unwrap();
+    let (manifest, half) = ("[package]\n", "\n".repeat(4_000));
+    let tests = format!("{half}#[cfg(test)]\nmod tests {{\n{half}}}\n");
+    let files = [("host/a/Cargo.toml", manifest), ("host/a/src/b.rs", &half), ("host/a/src/c.rs", &tests), ("host/ab/src/b.rs", &half)];
+    assert_eq!(broken(rule, &files), [""; 0]);
+    assert_eq!(broken(rule, &[&files[..], &[("host/a/src/d.rs", "\n")]].concat()), ["host/a/Cargo.toml:1"]);
 }
 
 /// Where the rule is broken, sorted, as `path:line`.

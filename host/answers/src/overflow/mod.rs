@@ -82,7 +82,7 @@ impl Overflow {
         }
     }
 
-    /// Keeps an answer, at most 10 MiB bytes of it, and lets older ones go where there is no room. `strange`: it is of a tool that
+    /// Keeps an answer, at most 10 MiB of it, and lets older ones go where there is no room. `strange`: it is of a tool that
     /// deals with the world outside.
     ///
     /// # Errors
