@@ -210,7 +210,7 @@ fn an_answer_serves_until_something_changes_that_it_was_made_of() {
                 twins.compare(what, tool, &arguments).await;
             }
         }
-        assert!(twins.session.answers_kept().hits >= 100);
+        assert!(twins.session.cache_summary().hits >= 100);
     });
 }
 
@@ -247,7 +247,7 @@ fn what_does_not_belong_to_an_answer_does_not_end_it() {
         twins.until_kept("read", &arguments).await;
         fs::write(twins.folder.join("src/sibling.rs"), "needle").expect("a file is written");
         let answer = twins.call("read", &arguments).await;
-        assert!(answer.cached || twins.session.answers_kept().answers > 0);
+        assert!(answer.cached || twins.session.cache_summary().answers > 0);
         twins.until_kept("grep", &json!({ "pattern": "needle", "path": "src/a.rs" })).await;
     });
 }
@@ -262,12 +262,12 @@ fn sessions_share_no_answers_and_can_forget_theirs() {
         let request = || Request { session: Some(other.clone()), ..Request::new("grep", arguments.clone()) };
         assert!(!twins.keeping.call(request()).await.cached);
         while !twins.keeping.call(request()).await.cached {}
-        assert!(other.answers_kept().hits > 0);
-        other.forget_answers();
-        assert_eq!(other.answers_kept(), berth_host::AnswersKept::default());
+        assert!(other.cache_summary().hits > 0);
+        other.clear_cache();
+        assert_eq!(other.cache_summary(), berth_host::CacheSummary::default());
         assert!(!twins.keeping.call(request()).await.cached);
         // What was kept may have been dropped since, where checking it took too long; what is counted goes with a session's answers alone.
-        assert!(twins.session.answers_kept().hits > 0);
+        assert!(twins.session.cache_summary().hits > 0);
     });
 }
 
@@ -315,7 +315,7 @@ fn what_fails_or_acts_or_is_a_stranger_s_is_not_kept() {
                 assert!(!twins.call(tool, &arguments).await.cached, "{tool} {arguments}");
             }
         }
-        assert_eq!(twins.session.answers_kept().answers, 0);
+        assert_eq!(twins.session.cache_summary().answers, 0);
 
         // The built-in tools themselves, under a stranger's hat: what they claim is not believed.
         let root = twins.folder.parent().expect("it lies in one");
@@ -355,11 +355,11 @@ fn nothing_is_kept_where_the_operator_says_so_or_for_longer() {
         for _ in 0..5 {
             assert!(!off.call("grep", &json!({ "pattern": "needle" })).await.cached);
         }
-        assert_eq!(off.session.answers_kept(), berth_host::AnswersKept::default());
+        assert_eq!(off.session.cache_summary(), berth_host::CacheSummary::default());
         let one = Twins::new(&["tools.result_cache.max_entries=1"]).await;
         one.until_kept("read", &json!({ "path": "src/a.rs" })).await;
         one.until_kept("grep", &json!({ "pattern": "needle" })).await;
-        assert!(one.session.answers_kept().answers <= 1, "the second takes the place of the first");
+        assert!(one.session.cache_summary().answers <= 1, "the second takes the place of the first");
     });
 }
 

@@ -166,7 +166,7 @@ fn a_yes_ends() {
     run(async {
         let root = tempfile::TempDir::new().expect("a temporary folder is made");
         let folders = Folders { cache: shared_cache(), ..Folders::inside(root.path()) };
-        let session = || Session::kept(&folders, "s");
+        let session = || Session::on_disk(&folders, "s");
         let host = host(&folders, root.path()).await;
         let person = Person::yes(Scope::Session);
         host.call(write("x", &person, &session())).await.outcome.expect("a person agreed");

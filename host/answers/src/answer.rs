@@ -38,7 +38,7 @@ pub struct Answer {
     /// Where what is left out can be read. `None`: nothing was, or it could not be kept.
     pub rest: Option<Remainder>,
     /// What filters left out of it. `None`: nothing.
-    pub filtered: Option<Filtered>,
+    pub filtered: Option<FilterSummary>,
     /// The steps that the call went through, in their order, and how long each took. One that was refused at a step ends before it, with
     /// `shape`, which every answer goes through.
     pub steps: Vec<Step>,
@@ -101,7 +101,7 @@ impl Scope {
 
 /// What filters made of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filtered {
+pub struct FilterSummary {
     /// The filters that left something out, in their order.
     pub filters: Vec<String>,
     /// How sure they are that nothing that matters was lost: the least sure of them.
@@ -112,7 +112,7 @@ pub struct Filtered {
     pub bytes: [u64; 2],
 }
 
-impl Filtered {
+impl FilterSummary {
     /// How many hundredths of the lines are gone.
     pub fn percent(&self) -> f64 {
         let [before, after] = self.lines.map(|lines| lines as f64);
@@ -131,7 +131,7 @@ impl Filtered {
 }
 
 /// `342 lines -> 28 lines, 91.8% filtered`
-impl std::fmt::Display for Filtered {
+impl std::fmt::Display for FilterSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} lines -> {} lines, {:.1}% filtered", self.lines[0], self.lines[1], self.percent())
     }

@@ -12,7 +12,7 @@ use berth_catalogue::Tool;
 
 /// What of answers is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct CacheBounds {
     /// None: for as long as they are true.
     pub ttl: Option<Duration>,
     pub bytes: usize,
@@ -22,12 +22,12 @@ pub struct Bounds {
 /// Which call an answer is to: of this version of the tool with the grants that it has, with these arguments, and under these rules where
 /// those say what it may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct CacheKey {
     tool: usize,
     call: [u8; 32],
 }
 
-impl Key {
+impl CacheKey {
     /// `call`: the digest of the arguments' canonical form, and of what tells the rules from others.
     pub fn new(tool: &Arc<Tool>, call: [u8; 32]) -> Self {
         Self { tool: Arc::as_ptr(tool).addr(), call }
@@ -36,7 +36,7 @@ impl Key {
 
 /// An answer that is kept.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CacheEntry {
     /// The tool of the key. While this is held, no other tool has its address. It doesn't keep the tool.
     pub tool: Weak<Tool>,
     pub output: Output,
@@ -49,11 +49,11 @@ pub struct Entry {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Answers(Mutex<State>);
+pub struct AnswerCache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    entries: HashMap<Key, (Arc<Entry>, u64)>,
+    entries: HashMap<CacheKey, (Arc<CacheEntry>, u64)>,
     bytes: usize,
     /// Counts the uses, to tell which was last.
     uses: u64,
@@ -63,7 +63,7 @@ struct State {
 
 /// What a session keeps of answers, and how often one served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnswersKept {
+pub struct CacheSummary {
     /// Answers.
     pub answers: usize,
     /// Bytes of memory that they take, about.
@@ -74,9 +74,9 @@ pub struct AnswersKept {
     pub misses: u64,
 }
 
-impl Answers {
+impl AnswerCache {
     /// The answer to a call, from now on the one that was asked for last. One that is too old is let go.
-    pub fn get(&self, key: &Key, tool: &Arc<Tool>, bounds: Bounds, now: Instant) -> Option<Arc<Entry>> {
+    pub fn get(&self, key: &CacheKey, tool: &Arc<Tool>, bounds: CacheBounds, now: Instant) -> Option<Arc<CacheEntry>> {
         let mut state = self.state();
         state.uses += 1;
         let uses = state.uses;
@@ -84,7 +84,7 @@ impl Answers {
             *used = uses;
             Arc::clone(entry)
         });
-        let young = |entry: &Entry| bounds.ttl.is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl);
+        let young = |entry: &CacheEntry| bounds.ttl.is_none_or(|ttl| now.saturating_duration_since(entry.made) < ttl);
         match found {
             Some(entry) if std::ptr::eq(entry.tool.as_ptr(), Arc::as_ptr(tool)) && young(&entry) => return Some(entry),
             Some(_) => state.remove(key),
@@ -95,14 +95,15 @@ impl Answers {
     }
 
     /// Keeps an answer, and lets go what there is no room for then.
-    pub fn put(&self, key: Key, entry: Entry, bounds: Bounds) {
+    pub fn put(&self, key: CacheKey, entry: CacheEntry, bounds: CacheBounds) {
         let mut state = self.state();
         state.remove(&key);
         if entry.bytes > bounds.bytes {
             return;
         }
         // Those of tools that are gone serve nobody.
-        let gone: Vec<Key> = state.entries.iter().filter(|(_, (entry, _))| entry.tool.strong_count() == 0).map(|(key, _)| *key).collect();
+        let gone: Vec<CacheKey> =
+            state.entries.iter().filter(|(_, (entry, _))| entry.tool.strong_count() == 0).map(|(key, _)| *key).collect();
         gone.iter().for_each(|key| state.remove(key));
         while state.entries.len() >= bounds.entries || state.bytes + entry.bytes > bounds.bytes {
             let Some(oldest) = state.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key) else { break };
@@ -115,7 +116,7 @@ impl Answers {
     }
 
     /// Lets go this very answer, if it is still there.
-    pub fn remove(&self, key: &Key, entry: &Arc<Entry>) {
+    pub fn remove(&self, key: &CacheKey, entry: &Arc<CacheEntry>) {
         let mut state = self.state();
         if state.entries.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, entry)) {
             state.remove(key);
@@ -138,9 +139,9 @@ impl Answers {
     }
 
     /// What is kept, and how often it served.
-    pub fn summary(&self) -> AnswersKept {
+    pub fn summary(&self) -> CacheSummary {
         let state = self.state();
-        AnswersKept { answers: state.entries.len(), bytes: state.bytes, hits: state.hits, misses: state.misses }
+        CacheSummary { answers: state.entries.len(), bytes: state.bytes, hits: state.hits, misses: state.misses }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -149,7 +150,7 @@ impl Answers {
 }
 
 impl State {
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &CacheKey) {
         if let Some((entry, _)) = self.entries.remove(key) {
             self.bytes -= entry.bytes;
         }
@@ -202,28 +203,28 @@ mod tests {
         Tool::of_provider(&provider).expect("its schema is one").remove(0)
     }
 
-    const BOUNDS: Bounds = Bounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
+    const BOUNDS: CacheBounds = CacheBounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };
 
     /// Answers of one tool, by number.
     struct Scene {
-        answers: Answers,
+        answers: AnswerCache,
         tool: Arc<Tool>,
         now: Instant,
     }
 
     impl Scene {
         fn new() -> Self {
-            Self { answers: Answers::default(), tool: tool(), now: Instant::now() }
+            Self { answers: AnswerCache::default(), tool: tool(), now: Instant::now() }
         }
 
-        fn key(&self, number: u8) -> Key {
-            Key::new(&self.tool, [number; 32])
+        fn key(&self, number: u8) -> CacheKey {
+            CacheKey::new(&self.tool, [number; 32])
         }
 
         fn put(&self, number: u8, bytes: usize) {
             let sights = Sights::new(Vec::new(), (0, 0)).expect("nothing was seen");
             let (tool, output) = (Arc::downgrade(&self.tool), Output::text(number.to_string()));
-            let entry = Entry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
+            let entry = CacheEntry { tool, output, sights, bytes, made: self.now, run: Duration::ZERO };
             self.answers.put(self.key(number), entry, BOUNDS);
         }
 
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(scene.get(0), None);
         scene.has(&[]);
         scene.put(0, 10);
-        let never = Bounds { ttl: None, ..BOUNDS };
+        let never = CacheBounds { ttl: None, ..BOUNDS };
         let years = scene.now + Duration::from_secs(1 << 30);
         assert!(scene.answers.get(&scene.key(0), &scene.tool, never, years).is_some());
     }
@@ -304,7 +305,7 @@ mod tests {
         scene.answers.count(true);
         assert_eq!((scene.get(1), scene.answers.summary().hits, scene.answers.summary().misses), (None, 1, 1));
         scene.answers.clear();
-        assert_eq!(scene.answers.summary(), AnswersKept::default());
+        assert_eq!(scene.answers.summary(), CacheSummary::default());
     }
 
     #[test]

@@ -9,9 +9,9 @@ mod overflow;
 mod results;
 mod shape;
 
-pub use answer::{Answer, Approval, Filtered, Remainder, Scope, Step};
-pub use answer_cache::{Answers, AnswersKept, Key};
-pub use filters::{FilterCounts, Filtering};
-pub use overflow::{Overflow, Reader};
+pub use answer::{Answer, Approval, FilterSummary, Remainder, Scope, Step};
+pub use answer_cache::{AnswerCache, CacheKey, CacheSummary};
+pub use filters::{FilterCounts, FilterPipeline};
+pub use overflow::{OverflowReader, OverflowStore};
 pub use results::{CacheResult, Results};
-pub use shape::{ShapeReport, Shaping, structured_schema};
+pub use shape::{ShapeReport, Shaper, structured_schema};

@@ -12,7 +12,7 @@ use berth_policy::canonical;
 use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
 
-use crate::answer_cache::{Answers, Bounds, Entry, Key, bytes_of};
+use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
 use berth_catalogue::{CallContext, Tool};
 use berth_config::ResultCache;
 
@@ -35,7 +35,7 @@ const GUESS: u64 = 1500;
 #[derive(Debug)]
 pub struct Results {
     /// None where none are kept.
-    bounds: Option<Bounds>,
+    bounds: Option<CacheBounds>,
     /// What a system call of a check costs on this machine, in nanoseconds: a mean in which the last eight count most.
     each: AtomicU64,
 }
@@ -46,7 +46,7 @@ pub enum CacheResult {
     /// This one serves.
     Hit(Output),
     /// There is none, and the answer of this call may be kept under the key.
-    Miss(Key),
+    Miss(CacheKey),
     /// The answers of such calls are not kept.
     Unused,
 }
@@ -63,7 +63,7 @@ impl Results {
     pub fn new(config: ResultCache) -> Self {
         let ttl = Duration::from_secs(config.ttl_secs.get());
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let bounds = Bounds {
+        let bounds = CacheBounds {
             ttl: (!ttl.is_zero()).then_some(ttl),
             bytes: number(config.max_mib.get() << 20),
             entries: number(config.max_entries.get()),
@@ -73,7 +73,7 @@ impl Results {
 
     /// An answer that is provably still true. `rules` tells the rules that the call is made under from others, where they say what it may
     /// reach.
-    pub async fn find(&self, context: &CallContext, answers: Option<&Answers>, rules: impl FnOnce() -> Option<String>) -> CacheResult {
+    pub async fn find(&self, context: &CallContext, answers: Option<&AnswerCache>, rules: impl FnOnce() -> Option<String>) -> CacheResult {
         let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return CacheResult::Unused };
         let believed = tool.annotations;
         if !believed.read_only || !believed.cacheable || !context.attachments.is_empty() {
@@ -83,7 +83,7 @@ impl Results {
         if let Some(rules) = rules() {
             call.update(rules);
         }
-        let key = Key::new(tool, call.finalize().into());
+        let key = CacheKey::new(tool, call.finalize().into());
         let Some(entry) = answers.get(&key, tool, bounds, Instant::now()) else { return CacheResult::Miss(key) };
         let began = Instant::now();
         let still = self.is_still(tool, &entry).await;
@@ -103,9 +103,17 @@ impl Results {
     }
 
     /// Keeps the answer of a call that took `run`, where that is worth it. The answer was made of what `report` watched.
-    pub fn keep(&self, context: &CallContext, answers: Option<&Answers>, key: Key, report: &Report, output: &Output, run: Duration) {
+    pub fn keep(
+        &self,
+        context: &CallContext,
+        answers: Option<&AnswerCache>,
+        key: CacheKey,
+        report: &Report,
+        output: &Output,
+        run: Duration,
+    ) {
         let (Some(bounds), Some(tool), Some(answers)) = (self.bounds, &context.tool, answers) else { return };
-        let seen = match std::mem::take(&mut report.told().seen) {
+        let seen = match std::mem::take(&mut report.entries().seen) {
             Seen::Files(seen) => seen,
             Seen::Untold | Seen::Lost => return,
         };
@@ -123,7 +131,7 @@ impl Results {
             let bytes = bytes_of(output) + sights.bytes();
             answers.put(
                 key,
-                Entry { tool: Arc::downgrade(tool), output: output.clone(), sights, bytes, made: Instant::now(), run },
+                CacheEntry { tool: Arc::downgrade(tool), output: output.clone(), sights, bytes, made: Instant::now(), run },
                 bounds,
             );
         }
@@ -136,7 +144,7 @@ impl Results {
     }
 
     /// Whether everything is as it was when the answer was made, seen through the same grants.
-    async fn is_still(&self, tool: &Tool, entry: &Arc<Entry>) -> bool {
+    async fn is_still(&self, tool: &Tool, entry: &Arc<CacheEntry>) -> bool {
         let work = entry.sights.work();
         if work == 0 {
             return true;

@@ -103,7 +103,7 @@ pub(super) struct Sealed<'a> {
 
 impl<'a> Sealed<'a> {
     /// Of a line without its end. `None`: it is no record.
-    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
         let hash = unhex(seal.strip_prefix(b",\"hash\":\"")?.strip_suffix(b"\"}")?)?;
         let digits = signed.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
@@ -197,7 +197,7 @@ mod tests {
         let mut line = b"{\"a\":1".to_vec();
         let first = seal(&key, &Link::START, &mut line, 0);
         let line = line.strip_suffix(b"\n").expect("it is a line");
-        let sealed = Sealed::of(line).expect("it is a record");
+        let sealed = Sealed::parse(line).expect("it is a record");
         assert_eq!((sealed.link, first.seq), (first, 1));
         assert!(serde_json::from_slice::<serde_json::Value>(line).is_ok());
         assert!(sealed.follows(&key, &Link::START.hash));
@@ -225,8 +225,8 @@ mod tests {
     fn what_has_no_seal_is_no_record() {
         let hash = "0".repeat(64);
         for line in ["", "{}", "{\"seq\":1}", &format!("{{\"a\":1,\"seq\":,\"hash\":\"{hash}\"}}"), &format!(",\"hash\":\"{hash}\"}}")] {
-            assert!(Sealed::of(line.as_bytes()).is_none(), "{line}");
+            assert!(Sealed::parse(line.as_bytes()).is_none(), "{line}");
         }
-        assert!(Sealed::of(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
+        assert!(Sealed::parse(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
     }
 }

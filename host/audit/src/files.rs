@@ -134,7 +134,7 @@ fn parsed(line: &[u8]) -> Option<Begin> {
         oldest: u64,
         previous: String,
     }
-    let link = Sealed::of(line)?.link;
+    let link = Sealed::parse(line)?.link;
     let Fields { kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
     (kind == "begin" && link.seq > 0).then_some(())?;
     Some(Begin { file, oldest, seq: link.seq, previous: chain::unhex(previous.as_bytes())? })

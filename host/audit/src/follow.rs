@@ -72,7 +72,7 @@ impl Follow {
             // One that has no end yet is still being written.
             while let Some(line) = lines.next()?.filter(|line| line.whole) {
                 self.at = line.to;
-                if Sealed::of(line.bytes).is_some() {
+                if Sealed::parse(line.bytes).is_some() {
                     ended = chain::kind(line.bytes) == b"end";
                     records.extend(serde_json::from_slice(line.bytes).ok());
                 }

@@ -43,7 +43,7 @@ pub struct Audit {
     /// Berth's data folder.
     data: PathBuf,
     front_end: Cow<'static, str>,
-    written: Mutex<Written>,
+    written: Mutex<LogState>,
     /// How many records survive the machine. Who holds it is the one who waits for the disk, for all that were written before.
     synced: tokio::sync::Mutex<u64>,
     /// Whether it was told that nothing can be recorded.
@@ -51,7 +51,7 @@ pub struct Audit {
 }
 
 #[derive(Default)]
-struct Written {
+struct LogState {
     /// Opened for the first record, and anew after an error.
     log: Option<Log>,
     /// How many records this process has written.
@@ -129,7 +129,7 @@ impl Audit {
     /// Appends what a call has told of its requests, each once.
     fn requests(&self, settings: Settings, outcome: &OutcomeRecord<'_>) -> io::Result<()> {
         let (requests, more) = {
-            let mut told = outcome.report.told();
+            let mut told = outcome.report.entries();
             (std::mem::take(&mut told.requests), std::mem::take(&mut told.more_requests))
         };
         if requests.is_empty() {
@@ -190,7 +190,7 @@ impl Audit {
         Ok(())
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
+    fn written(&self) -> MutexGuard<'_, LogState> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,7 +240,7 @@ pub fn record_answer(
     }
 }
 
-impl Written {
+impl LogState {
     fn close(&mut self) {
         if let Some(mut log) = self.log.take() {
             self.unsynced.add(log.take_unsynced());

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use berth_contract::{Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report, Requested, SubjectKind};
+use berth_contract::{Access, CallId, Category, Confidence, Content, Definition, Failure, Outcome, Report, RequestRecord, SubjectKind};
 use berth_policy::egress::Target;
-use berth_policy::{ActedOn, Decision, Gate, Phase, Trust, Verdict};
+use berth_policy::{Decision, Gate, Phase, ResolvedSubject, Trust, Verdict};
 use serde_json::Value;
 
 use super::chain::Key;
@@ -33,7 +33,7 @@ pub struct CallRecord<'a> {
     /// The arguments, as far as they are in the tool's form.
     pub arguments: &'a Value,
     /// What it acts on.
-    pub subjects: &'a [ActedOn],
+    pub subjects: &'a [ResolvedSubject],
     /// How many attachments it has.
     pub attachments: usize,
     /// What the gates decided. None where the call did not come to them.
@@ -120,7 +120,7 @@ pub struct AnswerRecord<'a> {
     /// The arguments.
     pub arguments: &'a Value,
     /// What the call would act on.
-    pub subjects: &'a [ActedOn],
+    pub subjects: &'a [ResolvedSubject],
     /// Why the question was asked.
     pub decision: &'a Decision,
     /// The session's name.
@@ -214,7 +214,7 @@ pub(super) fn outcome(key: &Key, record: &OutcomeRecord<'_>, front_end: &str) ->
 }
 
 /// The requests that a call has made or was refused, one record each; those beside them are counted in one more.
-pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, requests: &[Requested], more: u64) -> Vec<Vec<u8>> {
+pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, requests: &[RequestRecord], more: u64) -> Vec<Vec<u8>> {
     let begin = || {
         let mut line = Line::new("egress", key);
         line.word("call", &call.id.0);
@@ -229,13 +229,13 @@ pub(super) fn requests(key: &Key, call: &CallRecord<'_>, front_end: &str, reques
         line.plain("front_end", front_end, NAME);
         line.into_bytes()
     };
-    let one = |request: &Requested| {
+    let one = |request: &RequestRecord| {
         let mut line = begin();
         line.moment("began", request.began);
         line.plain("method", &request.method, NAME);
         // What secrets may stand in was taken out where it was sent; what else has their form is, here.
         line.text("url", &request.url, URL);
-        if let Ok(target) = Target::of(&request.url) {
+        if let Ok(target) = Target::parse(&request.url) {
             line.plain("host", &target.host.to_string(), RULE);
         }
         if request.hop > 0 {
@@ -327,7 +327,7 @@ fn answered(line: &mut Line<'_>, by: &str, answer: &str, scope: Option<&str>) {
     line.optional("approval_scope", scope, NAME);
 }
 
-fn subjects(line: &mut Line<'_>, subjects: &[ActedOn]) {
+fn subjects(line: &mut Line<'_>, subjects: &[ResolvedSubject]) {
     let told = subjects.iter().take(SUBJECTS).map(|subject| (kind(subject.kind), access(subject.access), subject.text.as_str()));
     line.list("subjects", ["kind", "access", "text"], told, SUBJECT);
 }
@@ -342,7 +342,7 @@ fn decision(line: &mut Line<'_>, verdict: Verdict, gate: Gate, rule: &str, place
 
 /// What the provider told beside the outcome.
 fn reported(line: &mut Line<'_>, record: &OutcomeRecord<'_>) {
-    let told = record.report.told();
+    let told = record.report.entries();
     let runs_commands = record.call.subjects.iter().any(|subject| subject.kind == SubjectKind::Command);
     match told.exit_code {
         Some(code) => line.code("exit_code", code),

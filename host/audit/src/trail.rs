@@ -20,10 +20,10 @@ use berth_config::Folders;
 pub struct Trail {
     path: PathBuf,
     /// None: nothing was ever recorded.
-    pub(super) opened: Option<Opened>,
+    pub(super) opened: Option<OpenLog>,
 }
 
-pub(super) struct Opened {
+pub(super) struct OpenLog {
     pub(super) key: Key,
     pub(super) head: Option<Head>,
     /// In the order in which they were written.
@@ -55,7 +55,7 @@ impl Trail {
     /// [`HostError::Io`], naming the folder: it can't be read or believed, or its key is lost or damaged.
     pub fn open(folders: &Folders) -> Result<Self, HostError> {
         let path = folders.data.join(files::FOLDER);
-        let opened = Opened::of(&path).map_err(HostError::io(path.display().to_string()))?;
+        let opened = OpenLog::open(&path).map_err(HostError::io(path.display().to_string()))?;
         Ok(Self { path, opened })
     }
 
@@ -168,7 +168,7 @@ impl Trail {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
         while let Some(line) = lines.next().map_err(failed)? {
-            if Sealed::of(line.bytes).is_some() {
+            if Sealed::parse(line.bytes).is_some() {
                 each(line.bytes);
             }
         }
@@ -176,8 +176,8 @@ impl Trail {
     }
 }
 
-impl Opened {
-    fn of(path: &Path) -> io::Result<Option<Self>> {
+impl OpenLog {
+    fn open(path: &Path) -> io::Result<Option<Self>> {
         let folder = match PrivateFolder::open(path) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -187,7 +187,7 @@ impl Opened {
         let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
         // So that all of it is from one moment.
-        let held = head.as_ref().map(Held::of).transpose()?;
+        let held = head.as_ref().map(Held::new).transpose()?;
         let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
         let rotated = files::rotated(&folder)?;
         let numbers = rotated.into_iter().map(Some).chain([None]);
@@ -204,7 +204,7 @@ impl Opened {
             let lost = || io::Error::new(ErrorKind::NotFound, "`key` is lost, with which the records were made; bring it back");
             return match files::key(&folder)? {
                 // The first record came meanwhile.
-                Some(_) => Self::of(path),
+                Some(_) => Self::open(path),
                 None if logs.iter().any(|log| log.size > 0) => Err(lost()),
                 None => Ok(None),
             };

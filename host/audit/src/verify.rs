@@ -10,7 +10,7 @@ use super::chain::{self, Hash, Link, Sealed};
 use super::files;
 use super::head::Head;
 use super::lines::{Line, Lines, Part};
-use super::trail::{LogFile, Opened, Trail};
+use super::trail::{LogFile, OpenLog, Trail};
 
 /// Problems that are told one by one.
 const MAX_PROBLEMS: usize = 100;
@@ -137,7 +137,7 @@ impl Check {
         }
     }
 
-    fn file(&mut self, opened: &Opened, at: usize, log: &LogFile) -> io::Result<()> {
+    fn file(&mut self, opened: &OpenLog, at: usize, log: &LogFile) -> io::Result<()> {
         self.result.files += 1;
         let begin = files::begin(&log.file)?;
         let before = at.checked_sub(1).filter(|_| self.from_the_first).and_then(|at| opened.files[at].number);
@@ -163,13 +163,13 @@ impl Check {
         self.lines(opened, log, number)
     }
 
-    fn lines(&mut self, opened: &Opened, log: &LogFile, number: u64) -> io::Result<()> {
+    fn lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let (mut count, mut after, mut ended) = (0, 0, false);
         let mut strange: Option<Strange> = None;
         while let Some(line) = lines.next()? {
             count += 1;
-            let Some(record) = Sealed::of(line.bytes) else {
+            let Some(record) = Sealed::parse(line.bytes) else {
                 // The part of a record that was being written is no JSON: what is was put in.
                 let put_in = serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok();
                 strange.get_or_insert(Strange { first: count, put_in: false }).put_in |= put_in;
@@ -218,7 +218,7 @@ impl Check {
         Ok(())
     }
 
-    fn record(&mut self, opened: &Opened, log: &LogFile, line: u64, record: &Sealed<'_>) {
+    fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &Sealed<'_>) {
         let seq = record.link.seq;
         let before = self.recent.iter().rev().find(|(known, ..)| Some(*known) == seq.checked_sub(1)).copied();
         let follows = |previous: &Hash| record.follows(&opened.key, previous);
@@ -248,13 +248,13 @@ impl Check {
         self.last = self.last.max(seq);
     }
 
-    fn note(&mut self, opened: &Opened, file: u64, line: &Line<'_>, record: &Sealed<'_>) {
+    fn note(&mut self, opened: &OpenLog, file: u64, line: &Line<'_>, record: &Sealed<'_>) {
         if opened.head.is_some_and(|head| head.link.seq == record.link.seq && self.at_head.is_none()) {
             self.at_head = Some(Head { file, end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end" });
         }
     }
 
-    fn end(&mut self, opened: &Opened) {
+    fn end(&mut self, opened: &OpenLog) {
         if let (Some(oldest), Some(first)) = (self.oldest, self.first)
             && oldest < first
             && self.from_the_first

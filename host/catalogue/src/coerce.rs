@@ -37,13 +37,13 @@ fn put(root: &Value, schema: &Value, value: &mut Value) {
             }
         }
         Value::Number(number) => {
-            if let Some(whole) = whole(number).filter(|_| Types::of(root, schema).wants(INTEGER, NUMBER)) {
+            if let Some(whole) = whole(number).filter(|_| Types::from_schema(root, schema).wants(INTEGER, NUMBER)) {
                 *number = whole;
             }
         }
         Value::String(text) => {
             let Some(number) = number(text) else { return };
-            let types = Types::of(root, schema);
+            let types = Types::from_schema(root, schema);
             if types.wants(INTEGER | NUMBER, STRING) {
                 let number = if types.wants(NUMBER, 0) { number } else { whole(&number).unwrap_or(number) };
                 *value = Value::Number(number);
@@ -62,7 +62,7 @@ fn drop_nulls(root: &Value, schema: &Value, fields: &mut Map<String, Value>) {
     let is_required = |name: &str| required.is_some_and(|required| required.iter().any(|known| known == name));
     let is_optional = |name: &str| {
         let property = schema.get("properties").and_then(|properties| properties.get(name));
-        property.is_some_and(|property| !is_required(name) && Types::of(root, property).lacks(NULL))
+        property.is_some_and(|property| !is_required(name) && Types::from_schema(root, property).lacks(NULL))
     };
     fields.retain(|name, value| !(value.is_null() && is_optional(name)));
 }
@@ -110,7 +110,7 @@ const ANY: u8 = 31;
 struct Types(u8);
 
 impl Types {
-    fn of(root: &Value, schema: &Value) -> Self {
+    fn from_schema(root: &Value, schema: &Value) -> Self {
         Self(bits(root, schema, 0))
     }
 

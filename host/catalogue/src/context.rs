@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use berth_contract::{CallId, Content};
-use berth_policy::{ActedOn, Action, Phase, Trust};
+use berth_policy::{Action, Phase, ResolvedSubject, Trust};
 use serde_json::Value;
 
 use crate::Tool;
@@ -37,7 +37,7 @@ pub struct CallContext {
     /// Larger arguments, which the others name by their place here.
     pub attachments: Vec<Content>,
     /// What it acts on.
-    pub subjects: Vec<ActedOn>,
+    pub subjects: Vec<ResolvedSubject>,
 }
 
 /// Whom an answer is for, which decides how its text is shaped. Secrets are taken out for either.

@@ -66,7 +66,7 @@ impl Link {
 
     /// The same of a filter for security and a command line: whether it fits any command in it, or may.
     pub fn fits_any(&self, tool: &str, line: &str) -> bool {
-        let looked = commands::look(line);
+        let looked = commands::analyze(line);
         let texts = || looked.commands.iter().map(|simple| simple.text.as_str()).chain([line]);
         let last = last_command(line).map(|last| last.line);
         self.matchers.iter().any(|(tools, subjects)| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{CancellationToken, Category, Failure, Subject, SubjectKind};
-use berth_policy::ActedOn;
+use berth_policy::ResolvedSubject;
 use berth_policy::egress::Target;
 use berth_runtime::Plugin;
 use berth_system::files::{FileError, FileView, LastLink, real_or_given};
@@ -58,14 +58,14 @@ impl Lookups {
         &self,
         tool: &Arc<Tool>,
         arguments: &mut Arc<Value>,
-        acted_on: &mut Vec<ActedOn>,
+        acted_on: &mut Vec<ResolvedSubject>,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
         let before = acted_on.len();
         let (path, time) = match resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, true) {
             Ok(()) => return Ok(()),
-            Err(Undecided::Failed(failure)) => return Err(*failure),
-            Err(Undecided::Uncached { path, time }) => (path, time),
+            Err(SubjectError::Failed(failure)) => return Err(*failure),
+            Err(SubjectError::Uncached { path, time }) => (path, time),
         };
         acted_on.truncate(before);
         let (tool, home, mut given) = (Arc::clone(tool), self.home.clone(), Arc::clone(arguments));
@@ -74,7 +74,7 @@ impl Lookups {
             let look = move || {
                 let (_place, mut found) = (place, Vec::new());
                 let decided = resolve_subjects(&tool, home.as_deref(), Arc::make_mut(&mut given), &mut found, false);
-                (decided.map_err(Undecided::into_failure), given, found)
+                (decided.map_err(SubjectError::into_failure), given, found)
             };
             tokio::task::spawn_blocking(look).await
         };
@@ -88,7 +88,7 @@ impl Lookups {
                 Err(Failure::new(Category::PermanentFailure, format!("looking at its path broke down: {broke_down}")))
             }
             Ok(None) => Err(Failure::new(Category::Cancelled, "the call was cancelled before it ran")),
-            Err(_) => Err(Undecided::Uncached { path, time }.into_failure()),
+            Err(_) => Err(SubjectError::Uncached { path, time }.into_failure()),
         }
     }
 
@@ -97,20 +97,20 @@ impl Lookups {
     /// # Errors
     ///
     /// The first refusal.
-    pub fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ActedOn>) -> Result<(), Failure> {
-        resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(Undecided::into_failure)
+    pub fn decide_here(&self, tool: &Tool, arguments: &mut Arc<Value>, acted_on: &mut Vec<ResolvedSubject>) -> Result<(), Failure> {
+        resolve_subjects(tool, self.home.as_deref(), Arc::make_mut(arguments), acted_on, false).map_err(SubjectError::into_failure)
     }
 }
 
 /// Why it is not decided what a call acts on.
-enum Undecided {
+enum SubjectError {
     /// A file system has to be asked where this path leads. A call of the tool has so much time.
     Uncached { path: PathBuf, time: Duration },
     /// The call can't run.
     Failed(Box<Failure>),
 }
 
-impl Undecided {
+impl SubjectError {
     fn into_failure(self) -> Failure {
         match self {
             Self::Failed(failure) => *failure,
@@ -123,7 +123,7 @@ impl Undecided {
     }
 }
 
-impl From<Failure> for Undecided {
+impl From<Failure> for SubjectError {
     fn from(failure: Failure) -> Self {
         Self::Failed(Box::new(failure))
     }
@@ -148,20 +148,20 @@ fn resolve_subjects(
     tool: &Tool,
     home: Option<&Path>,
     arguments: &mut Value,
-    acted_on: &mut Vec<ActedOn>,
+    acted_on: &mut Vec<ResolvedSubject>,
     cached: bool,
-) -> Result<(), Undecided> {
+) -> Result<(), SubjectError> {
     let read_only = tool.annotations_with(arguments).read_only;
     for subject in &tool.definition.subjects {
         // Only plugins have directories; other providers' paths are on their own side.
         let plugin = tool.plugin.as_ref().filter(|_| subject.kind.is_path());
-        let mut add = |text: String| acted_on.push(ActedOn { kind: subject.kind, access: subject.access, text });
+        let mut add = |text: String| acted_on.push(ResolvedSubject { kind: subject.kind, access: subject.access, text });
         let mut take = |text: &mut String| {
             match plugin {
                 Some(plugin) => {
                     let located = match located(plugin, home, subject, text, read_only, cached) {
                         Ok(located) => located,
-                        Err(uncached @ Undecided::Uncached { .. }) => return Err(uncached),
+                        Err(uncached @ SubjectError::Uncached { .. }) => return Err(uncached),
                         Err(failure) => {
                             let directory = plugin.policy().directory().unwrap_or(Path::new(""));
                             add(absolute(text, directory, home).to_string_lossy().into_owned());
@@ -174,7 +174,7 @@ fn resolve_subjects(
                 None if subject.kind == SubjectKind::Url => add(url(tool, text)?),
                 None => add(text.clone()),
             }
-            Ok::<(), Undecided>(())
+            Ok::<(), SubjectError>(())
         };
         match arguments.pointer_mut(&subject.pointer) {
             Some(Value::String(text)) => take(text)?,
@@ -220,7 +220,7 @@ fn url(tool: &Tool, text: &mut String) -> Result<String, Failure> {
 }
 
 /// A path that a tool may have.
-struct Located {
+struct LocatedPath {
     /// As the tool gets it.
     given: String,
     /// Where it really leads.
@@ -234,7 +234,7 @@ fn located(
     path: &str,
     read_only: bool,
     cached: bool,
-) -> Result<Located, Undecided> {
+) -> Result<LocatedPath, SubjectError> {
     if path.len() > MAX_PATH {
         let message = format!("a path of {} bytes is none; at most {MAX_PATH} are taken", path.len());
         return Err(Failure::new(Category::InvalidParameters, message).into());
@@ -250,11 +250,11 @@ fn located(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     match view.locate(&absolute, subject.access, last) {
         // Refused on loading where it could be otherwise: every directory's name is UTF-8, and so is what was joined to it.
-        Ok(located) => Ok(Located { given: text(&located.given), real: text(&located.real) }),
+        Ok(located) => Ok(LocatedPath { given: text(&located.given), real: text(&located.real) }),
         Err(FileError::Denied(denial)) => Err(Failure::denied(*denial).into()),
-        Err(_) if cached => Err(Undecided::Uncached { path: absolute, time: policy.limits.call }),
+        Err(_) if cached => Err(SubjectError::Uncached { path: absolute, time: policy.limits.call }),
         // Too long for the kernel, once it was made absolute.
-        Err(FileError::Errno(_)) => Ok(Located { given: text(&absolute), real: text(&real_or_given(&absolute)) }),
+        Err(FileError::Errno(_)) => Ok(LocatedPath { given: text(&absolute), real: text(&real_or_given(&absolute)) }),
     }
 }
 

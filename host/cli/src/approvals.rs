@@ -23,7 +23,7 @@ const BY: &str = "berth approvals";
 /// Runs the command.
 pub(crate) fn run(arguments: &ApprovalsArguments, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let desk = Desk { questions: Questions::of(&folders), folders, options };
+    let desk = Desk { questions: Questions::open(&folders), folders, options };
     let waiting = desk.waiting()?;
     match &arguments.answer {
         Some(ApprovalsCommand::Allow { id, session, always }) => {

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// How a call that failed ends.
-    pub(crate) fn of(failure: &Failure) -> Self {
+    pub(crate) fn for_failure(failure: &Failure) -> Self {
         match failure.category {
             Category::PolicyBlocked | Category::ConfirmationRequired => Self::Denied,
             // A bound of the operator's, not the other side's.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_a_failure_and_from_a_mistake() {
-        let check = |category, expected: i32| assert_eq!(Exit::of(&Failure::new(category, "")).code(), expected, "{category:?}");
+        let check = |category, expected: i32| assert_eq!(Exit::for_failure(&Failure::new(category, "")).code(), expected, "{category:?}");
         check(Category::PermanentFailure, 1);
         check(Category::Timeout, 1);
         check(Category::Cancelled, 1);
@@ -55,9 +55,9 @@ mod tests {
         check(Category::ConfirmationRequired, 3);
         check(Category::RateLimited, 1);
         for code in ["audit", "host"] {
-            assert_eq!(Exit::of(&Failure::new(Category::PermanentFailure, "").with_code(code)), Exit::Host, "{code}");
-            assert_eq!(Exit::of(&Failure::new(Category::Timeout, "").with_code(code)), Exit::ToolFailure, "{code}");
+            assert_eq!(Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code(code)), Exit::Host, "{code}");
+            assert_eq!(Exit::for_failure(&Failure::new(Category::Timeout, "").with_code(code)), Exit::ToolFailure, "{code}");
         }
-        assert_eq!(Exit::of(&Failure::new(Category::PermanentFailure, "").with_code("crash")), Exit::ToolFailure);
+        assert_eq!(Exit::for_failure(&Failure::new(Category::PermanentFailure, "").with_code("crash")), Exit::ToolFailure);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_host::config::{self, Folders, Loaded, Project, Standing};
+use berth_host::config::{self, Folders, Loaded, Project, ProjectTrust};
 use berth_host::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
@@ -36,7 +36,7 @@ fn notices(project: &Project, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{WARNING}note{WARNING:#}: {} more keys of it are ignored", ignored.len() - MAX_NOTICES)?;
     }
     if !ignored.is_empty() {
-        let since = if project.standing == Standing::Changed { ": the file was trusted, and has changed since" } else { "" };
+        let since = if project.standing == ProjectTrust::Changed { ": the file was trusted, and has changed since" } else { "" };
         writeln!(out, "  `berth trust` shows what it asks for and lets it count{since}")?;
     }
     Ok(())

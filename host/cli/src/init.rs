@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     new_file::create(&file, &configuration(&answers))?;
     let plugins = Loaded::default().plugin_folder(&own, &here);
     new_file::private_folder(&plugins)?;
-    write!(anstream::stdout(), "{}", told(&answers, &file, &plugins, &here))?;
+    write!(anstream::stdout(), "{}", describe(&answers, &file, &plugins, &here))?;
     Ok(Exit::Success)
 }
 
@@ -167,7 +167,7 @@ fn configuration(answers: &Answers) -> String {
 }
 
 /// What was done, what it doesn't do, and what to try next.
-fn told(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
+fn describe(answers: &Answers, file: &Path, plugins: &Path, here: &Path) -> String {
     let mut text = format!("{STRONG}{}{STRONG:#} is written, and {} waits for plugins.\n", shown::path(file), shown::path(plugins));
     if !answers.write {
         text += &format!("{ASKS}\n");
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn nothing_is_promised_that_does_not_hold() {
         let paths = (Path::new("/c/berth.toml"), Path::new("/d/plugins"), Path::new("/w"));
-        let told = |answers: &Answers| told(answers, paths.0, paths.1, paths.2);
+        let told = |answers: &Answers| describe(answers, paths.0, paths.1, paths.2);
         assert!(told(&answers(&["."], false, true)).contains(ASKS) && told(&answers(&["."], true, true)).contains(NETWORK));
         let all = told(&answers(&["."], true, false));
         assert!(!all.contains(ASKS) && !all.contains(NETWORK) && all.contains("berth call list_directory\n"), "{all}");

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
                 begun = begun => begun?,
                 () = end.cancelled() => return Ok(Exit::Success),
             };
-            told(&http)?;
+            announce(&http)?;
             serve_http(server, http, end).await.map_err(failed)?;
             Ok(Exit::Success)
         }),
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options, arguments: ServeArguments) -> Result<Exit, 
 }
 
 /// Tells where clients are awaited.
-fn told(http: &Http) -> Result<(), Error> {
+fn announce(http: &Http) -> Result<(), Error> {
     let mut out = anstream::stderr();
     writeln!(out, "serving {} at {}", neutral_line(&http.url()), neutral_line(&http.place().to_string()))?;
     if let Some(file) = http.token_file() {

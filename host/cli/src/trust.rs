@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use berth_host::HostError;
-use berth_host::config::{self, Folders, Ignored, Inputs, Project, Source, Standing};
+use berth_host::config::{self, Folders, Ignored, Inputs, Project, ProjectTrust, Source};
 use berth_host::text::neutral_line;
 
 use crate::arguments::TrustArguments;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &TrustArguments, options: &Options) -> Result<Exit,
         writeln!(out, "{shown} only narrows, so all of it counts already.")?;
         return Ok(Exit::Success);
     }
-    if project.standing == Standing::Trusted {
+    if project.standing == ProjectTrust::Trusted {
         writeln!(out, "{shown} is trusted already, as it is.")?;
         return Ok(Exit::Success);
     }
@@ -75,7 +75,7 @@ fn described(project: &Project) -> String {
         }
         let _ = writeln!(text, "    now:      {current}\n    asks for: {}", toml(proposed));
     }
-    if project.standing == Standing::Changed {
+    if project.standing == ProjectTrust::Changed {
         text += "\nIt was trusted, and has changed since.\n";
     }
     text + &format!("\nYour denials stay, whatever it says. {FAINT}What it says has the digest {}.{FAINT:#}\n", project.digest)
@@ -125,7 +125,7 @@ mod tests {
         Project {
             path: "/w/berth.toml".into(),
             digest: "d".repeat(64),
-            standing: Standing::Changed,
+            standing: ProjectTrust::Changed,
             widening: vec![ignored("tools.call", json!(30), json!(60)), ignored("plugins.x", json!(null), json!({ "path": "\u{1b}[2J" }))],
         }
     }

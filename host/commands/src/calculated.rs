@@ -147,7 +147,7 @@ pub(super) struct Variables {
 impl Variables {
     /// A text is calculated, as it stands in the command.
     pub(super) fn calculates(&mut self, raw: &str) {
-        match Names::of(raw) {
+        match Names::parse(raw) {
             Some(names) => {
                 self.used.extend(names.variables);
                 self.programs.extend(names.programs);
@@ -188,7 +188,7 @@ impl Variables {
             self.lists.insert(name.to_owned());
         }
         // In a list, patterns come to names of files.
-        let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) { None } else { Names::of(raw) };
+        let names = if raw.starts_with('(') && raw.contains(['*', '?', '[']) { None } else { Names::parse(raw) };
         match names {
             Some(names) => {
                 self.values.entry(name.to_owned()).or_default().extend(names.variables);
@@ -330,7 +330,7 @@ struct Names {
 
 impl Names {
     /// None where it may come to something else than numbers, operators and names.
-    fn of(raw: &str) -> Option<Self> {
+    fn parse(raw: &str) -> Option<Self> {
         let mut names = Self::default();
         names.read(raw).then_some(names)
     }
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_told_from_what_may_be_evaluated() {
-        let names = |raw: &str| Names::of(raw).map(|names| names.variables.into_iter().collect::<Vec<_>>().join(" "));
+        let names = |raw: &str| Names::parse(raw).map(|names| names.variables.into_iter().collect::<Vec<_>>().join(" "));
         assert_eq!(names("1 + 0x1f * 16#ff").as_deref(), Some(""));
         assert_eq!(names("x > 3 ? y++ : ${z}").as_deref(), Some("x y z"));
         assert_eq!(names("a[i + 1] + ${#b} + ${#c[@]} + $# + $?").as_deref(), Some("a i"));

@@ -10,7 +10,7 @@ mod blocklist;
 mod calculated;
 mod code;
 mod document;
-mod follow;
+mod expand;
 mod grammar;
 mod last;
 mod programs;
@@ -29,14 +29,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::text::{cut, neutral_line};
-use follow::{Program, Reading};
+use expand::{Program, Reading};
 use grammar::Redirect;
 
 /// A command, taken apart for people and for who has to say what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct CommandAnalysis {
     /// The simple commands in it, and the files that it writes to, in no order that matters. At most 512.
-    pub commands: Vec<Simple>,
+    pub commands: Vec<SimpleCommand>,
     /// Why more may happen than these tell.
     pub unresolved: Option<&'static str>,
     /// Whether the output of a command in it is part of another one, or is handed to it as a file: `$(…)`, backticks, `<(…)`, `>(…)`.
@@ -45,7 +45,7 @@ pub struct Looked {
 
 /// A simple command: a program and its arguments, or a file that is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Simple {
+pub struct SimpleCommand {
     /// As it is written.
     pub text: String,
     /// The program's name, in small letters and without its folder. Empty for a file that is written to.
@@ -60,7 +60,7 @@ pub struct Simple {
 
 /// What a person is told of a part of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Explanation {
     /// How much it may break; None where it says that there is more.
     pub class: Option<Risk>,
     /// The command, and what has to be known of it.
@@ -76,7 +76,7 @@ const MAX_LINES: usize = 32;
 /// Bytes of each that are shown.
 const MAX_TOLD: usize = 160;
 
-impl Looked {
+impl CommandAnalysis {
     /// Whether something in it is known to need the network.
     pub fn needs_network(&self) -> bool {
         self.commands.iter().any(|simple| simple.needs_network)
@@ -88,8 +88,8 @@ impl Looked {
     }
 
     /// What a person is told of it, a line for each command: bounded, and with nothing in it that steers what shows it.
-    pub fn told(&self) -> Vec<Told> {
-        let line = |simple: &Simple| {
+    pub fn explain(&self) -> Vec<Explanation> {
+        let line = |simple: &SimpleCommand| {
             let more = simple.needs_network.then_some("needs the network").into_iter().chain(simple.destructive);
             let more = more.collect::<Vec<_>>().join(", ");
             let mut text = neutral_line(cut(&simple.text, MAX_TOLD));
@@ -99,19 +99,19 @@ impl Looked {
             if !more.is_empty() {
                 text = format!("{text} ({more})");
             }
-            Told { class: Some(simple.class), text }
+            Explanation { class: Some(simple.class), text }
         };
         // Where there are more than anybody reads, what matters most is among those that are shown, and all in their order.
-        let mut shown: Vec<(usize, &Simple)> = self.commands.iter().enumerate().collect();
+        let mut shown: Vec<(usize, &SimpleCommand)> = self.commands.iter().enumerate().collect();
         shown.sort_by_key(|(_, simple)| std::cmp::Reverse((simple.class, simple.destructive.is_some())));
         shown.truncate(MAX_LINES);
         shown.sort_by_key(|(at, _)| *at);
-        let mut lines: Vec<Told> = shown.into_iter().map(|(_, simple)| line(simple)).collect();
+        let mut lines: Vec<Explanation> = shown.into_iter().map(|(_, simple)| line(simple)).collect();
         if let Some(left) = self.commands.len().checked_sub(MAX_LINES + 1) {
-            lines.push(Told { class: None, text: format!("and {} more", left + 1) });
+            lines.push(Explanation { class: None, text: format!("and {} more", left + 1) });
         }
         if let Some(why) = self.unresolved {
-            lines.push(Told { class: None, text: format!("and what can't be told: {why}") });
+            lines.push(Explanation { class: None, text: format!("and what can't be told: {why}") });
         }
         lines
     }
@@ -123,13 +123,13 @@ impl Looked {
 }
 
 /// Looks into a command. It takes time that grows with the text's length, and never much: what is too long or too deep is unresolved.
-pub fn look(text: &str) -> Looked {
-    Command::read(text).looked()
+pub fn analyze(text: &str) -> CommandAnalysis {
+    Command::read(text).analysis()
 }
 
 /// The command whose output the output of a command line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct LastCommand {
     /// The command, without its redirections and variables, what only starts it (`sudo`, `env`, `timeout 10`) and the folder of its program.
     /// Its words stand one space apart.
     pub line: String,
@@ -139,7 +139,7 @@ pub struct Last {
 
 /// The command whose output the output of a command line is, as far as one can be told: the last one, of a pipe the last but for what only
 /// shows what it gets (`tail`, `head`, `cat`, `tee`, `less`).
-pub fn last_command(text: &str) -> Option<Last> {
+pub fn last_command(text: &str) -> Option<LastCommand> {
     Command::read(text).last.clone()
 }
 
@@ -163,7 +163,7 @@ pub struct Command {
     /// Whether one of the four forms stands in it that put a command's output into another command.
     pub substitutes: bool,
     /// The command whose output the text's output is.
-    last: Option<Last>,
+    last: Option<LastCommand>,
 }
 
 impl Command {
@@ -174,19 +174,19 @@ impl Command {
         if let Some((_, command)) = known().iter().find(|(known, _)| known == text) {
             return Arc::clone(command);
         }
-        let command = Arc::new(Self::of(text));
+        let command = Arc::new(Self::parse(text));
         let mut known = known();
         known.truncate(REMEMBERED - 1);
         known.push_front((text.to_owned(), Arc::clone(&command)));
         command
     }
 
-    fn of(text: &str) -> Self {
-        let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } = Reading::of(text);
+    fn parse(text: &str) -> Self {
+        let Reading { programs, redirects, texts, unclear, substitutes, bomb, last, .. } = Reading::expand(text);
         let bomb = bomb.then_some("it starts itself again and again");
         // A text that is too long holds nothing else that is known.
         let whole = if programs.is_empty() { String::new() } else { text.to_owned() };
-        let last = last.and_then(|(part, alone)| last::line(&part, alone)).map(|(line, alone)| Last { line, alone });
+        let last = last.and_then(|(part, alone)| last::line(&part, alone)).map(|(line, alone)| LastCommand { line, alone });
         Self { texts, whole, programs, redirects, unclear: unclear.or(bomb), substitutes, last }
     }
 
@@ -205,8 +205,8 @@ impl Command {
         programs.find(|program| !allowed(&program.name) && !is_built_in(program)).map(|program| program.name.as_str())
     }
 
-    fn looked(&self) -> Looked {
-        let simple = |program: &Program| Simple {
+    fn analysis(&self) -> CommandAnalysis {
+        let simple = |program: &Program| SimpleCommand {
             text: program.text.clone(),
             program: program.name.clone(),
             class: risk::risk(program, &self.whole),
@@ -215,7 +215,7 @@ impl Command {
         };
         let file = |redirect: &Redirect| {
             let needs_network = risk::is_socket(&redirect.target.text);
-            (redirect.writes || needs_network).then(|| Simple {
+            (redirect.writes || needs_network).then(|| SimpleCommand {
                 text: format!("{} {}", if redirect.writes { ">" } else { "<" }, redirect.target.raw),
                 program: String::new(),
                 class: risk::risk_of_writing(redirect),
@@ -224,7 +224,7 @@ impl Command {
             })
         };
         let commands = self.programs.iter().map(simple).chain(self.redirects.iter().filter_map(file)).collect();
-        Looked { commands, unresolved: self.unclear, substitutes: self.substitutes }
+        CommandAnalysis { commands, unresolved: self.unclear, substitutes: self.substitutes }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a command may break, whether what it does can be undone, and whether it needs the network.
 
 use super::code;
-use super::follow::Program;
+use super::expand::Program;
 use super::grammar::{Redirect, is_harmless};
 use super::word::Word;
 

@@ -442,7 +442,7 @@ proptest::proptest! {
     #[test]
     fn signs_in_any_order_are_looked_into(signs in proptest::collection::vec(proptest::sample::select(SIGNS.to_vec()), 0..80)) {
         let text = signs.concat();
-        let (looked, command) = (look(&text), Command::read(&text));
+        let (looked, command) = (analyze(&text), Command::read(&text));
         proptest::prop_assert!(looked.commands.len() <= 512);
         proptest::prop_assert!(command.texts.iter().map(String::len).sum::<usize>() <= 256 * 1024);
     }
@@ -476,7 +476,7 @@ const UNRESOLVED: [&str; 3] = ["total=0; while read", "f() { echo $(( $1", "arr=
 fn everyday_lines_that_calculate_are_resolved() {
     let lines: Vec<&str> = CALCULATING.lines().collect();
     assert_eq!(lines.len(), 60);
-    let unresolved: Vec<&str> = lines.iter().copied().filter(|line| look(line).unresolved.is_some()).collect();
+    let unresolved: Vec<&str> = lines.iter().copied().filter(|line| analyze(line).unresolved.is_some()).collect();
     let known = |line: &&&str| UNRESOLVED.iter().any(|begin| line.starts_with(begin));
     assert!(unresolved.iter().all(|line| known(&line)) && unresolved.len() == UNRESOLVED.len(), "{unresolved:#?}");
 }

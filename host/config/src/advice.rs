@@ -23,7 +23,7 @@ const MAX_PATH: usize = 200;
 
 /// A command that has failed.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'e> {
+pub struct CommandEnd<'e> {
     /// Its exit code. None where it was ended.
     pub code: Option<i32>,
     /// The end of what it wrote to its standard output.
@@ -156,7 +156,7 @@ enum Which {
 
 impl Advisor {
     /// What could help: at most three notices, one line each.
-    pub fn about(&self, ended: &Ended<'_>) -> Vec<String> {
+    pub fn about(&self, ended: &CommandEnd<'_>) -> Vec<String> {
         if ended.code == Some(0) {
             return Vec::new();
         }

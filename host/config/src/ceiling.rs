@@ -90,7 +90,7 @@ pub(super) fn apply(leaves: &mut Vec<Leaf>, ceilings: Vec<Unapplied>, bases: Bas
     let mut applied = Vec::new();
     for Unapplied { path, leaves: said } in ceilings {
         // As in the user's file: a name that no plugin can have is a mistake.
-        let says = Loaded::of(&said)?.checked()?;
+        let says = Loaded::from_leaves(&said)?.checked()?;
         let problems: Vec<Problem> = said.iter().filter(|leaf| is_at(leaf, ["tools", "authorization", "rules"])).map(misplaced).collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -98,7 +98,7 @@ pub(super) fn apply(leaves: &mut Vec<Leaf>, ceilings: Vec<Unapplied>, bases: Bas
         // Rules are no bounds of a key: they are a gate of their own, before the operator's.
         let bounds: Vec<Leaf> = said.iter().filter(|leaf| !is_at(leaf, ["tools", "policy", "rules"])).cloned().collect();
         let mut taken = bound(leaves, &bounds, &says, bases)?;
-        let inherited = inherited(&bounds, &Loaded::of(leaves)?);
+        let inherited = inherited(&bounds, &Loaded::from_leaves(leaves)?);
         taken.extend(bound(leaves, &inherited, &says, bases)?);
         applied.push(Ceiling { path, taken, says });
     }
@@ -115,7 +115,7 @@ fn misplaced(leaf: &Leaf) -> Problem {
 }
 
 fn bound(leaves: &mut Vec<Leaf>, bounds: &[Leaf], says: &Loaded, bases: Bases<'_>) -> Result<Vec<Taken>, Vec<Problem>> {
-    let before = Loaded::of(leaves)?;
+    let before = Loaded::from_leaves(leaves)?;
     let mut base = before.clone();
     // A plugin of the plugin folder has no table of its own where nothing is said of it, and is bounded nevertheless.
     for name in says.config.plugins.keys() {

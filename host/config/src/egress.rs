@@ -181,7 +181,7 @@ impl Loaded {
         let key = |key: &str| format!("{}.{key}", said.table);
         let credentials_to = self.each(&key("credentials_to"), said.credentials_to, |host| HostPattern::new(host.as_str()))?;
         let of_table = self.secrets().filter(|(table, ..)| *table == said.table);
-        let secrets = of_table.map(|(table, name, secret)| self.kept(&table, name, secret, folders, working_directory));
+        let secrets = of_table.map(|(table, name, secret)| self.resolve_secret(&table, name, secret, folders, working_directory));
         Ok(Settings {
             reach: self.reach(said)?,
             limits,
@@ -204,7 +204,14 @@ impl Loaded {
         written.iter().enumerate().map(element).collect()
     }
 
-    fn kept(&self, table: &str, name: &str, secret: &Secret, folders: &Folders, working_directory: &Path) -> Result<Kept, HostError> {
+    fn resolve_secret(
+        &self,
+        table: &str,
+        name: &str,
+        secret: &Secret,
+        folders: &Folders,
+        working_directory: &Path,
+    ) -> Result<Kept, HostError> {
         let key = format!("{table}.secrets.{}", super::dotted_name(name));
         let problem = |message: String| HostError::from(Problems::from(Problem::new(self.source_below(&key), message)));
         let rule = secret.rule(name).map_err(problem)?;

@@ -7,8 +7,8 @@ use berth_contract::{Access, HostError};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Argument, Effect, Rule, RuleSet, Test};
 use berth_policy::{
-    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission, Permissions, Phase, Placed, Policy, TextGlob,
-    Trust, Trusted, Verdict, expression, literal,
+    BUILT_IN_COMMANDS, Blocklist, DEFAULT_BLOCKED, Origin, OriginKind, Pattern, Permission, Permissions, Phase, Placed, Policy,
+    ProviderTrust, TextGlob, Trust, Verdict, expression, literal,
 };
 use serde::Serialize;
 
@@ -84,10 +84,10 @@ impl Loaded {
         Blocklist::new(default.chain(written))
     }
 
-    fn trusted(&self) -> Trusted {
+    fn trusted(&self) -> ProviderTrust {
         let said = self.config.plugins.iter().filter(|(_, plugin)| plugin.trust != TrustLevel::default());
         let placed = said.map(|(name, plugin)| (name.clone(), self.placed(&format!("plugins.{name}.trust"), trust(plugin.trust))));
-        Trusted { plugins: placed.collect::<HashMap<_, _>>() }
+        ProviderTrust { plugins: placed.collect::<HashMap<_, _>>() }
     }
 
     fn permissions(&self, home: Option<&Path>) -> Result<Permissions, HostError> {

@@ -96,11 +96,13 @@ pub fn permission(folders: &Folders, tool: &str, pattern: &str) -> Result<PathBu
     let before = file::read(&path).map_err(|problem| HostError::Config(problem.to_string()))?.map(|read| read.text);
     let real = real(&path).map_err(failed)?;
     let mode = std::fs::metadata(&real).map_or(PRIVATE, |status| status.mode() & 0o7777);
-    let Some(after) = inserted(before.as_deref().unwrap_or_default(), tool, pattern).map_err(|why| told(&path, tool, pattern, why))? else {
+    let Some(after) =
+        inserted(before.as_deref().unwrap_or_default(), tool, pattern).map_err(|why| cannot_write(&path, tool, pattern, why))?
+    else {
         return Ok(path);
     };
     let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
-        return Err(told(&path, tool, pattern, "its path is no name of a file"));
+        return Err(cannot_write(&path, tool, pattern, "its path is no name of a file"));
     };
     PrivateFolder::make(folder).and_then(|folder| folder.put_with_mode(name, after.as_bytes(), mode)).map_err(failed)?;
     Ok(path)
@@ -111,7 +113,7 @@ pub fn rule(tool: &str, pattern: &str) -> String {
     format!("[[tools.permissions.{tool}]]\npattern = {}\nexact = true\naction = \"allow\"\n", toml(pattern))
 }
 
-fn told(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
+fn cannot_write(path: &Path, tool: &str, pattern: &str, why: &str) -> HostError {
     HostError::Config(format!(
         "{}: {why}; write it there yourself, before the other rules of `{tool}`:\n{}",
         path.display(),

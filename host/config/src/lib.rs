@@ -43,7 +43,7 @@ mod types;
 mod variables;
 mod web;
 
-pub use advice::{Advisor, Ended};
+pub use advice::{Advisor, CommandEnd};
 pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
 pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
@@ -64,7 +64,7 @@ pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::ProcessGrants;
-pub use project::{Project, Standing, forget, trusted};
+pub use project::{Project, ProjectTrust, forget, trusted};
 pub use renamed::Renamed;
 pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
 pub use serve::{OAuth, Serve, Structured};

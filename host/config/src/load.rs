@@ -15,7 +15,7 @@ use super::keys::dotted;
 use super::narrow::Bases;
 use super::renamed::renamed;
 use super::{
-    AllowedPath, Ceiling, Config, Folders, PathAccess, Problem, Problems, Project, Renamed, Source, Standing, ceiling, file, project,
+    AllowedPath, Ceiling, Config, Folders, PathAccess, Problem, Problems, Project, ProjectTrust, Renamed, Source, ceiling, file, project,
     variables,
 };
 
@@ -152,7 +152,7 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
     let project = match proposal {
         None => None,
         Some(proposal) => {
-            let base = Loaded::of(&[leaves.as_slice(), &operator].concat())?;
+            let base = Loaded::from_leaves(&[leaves.as_slice(), &operator].concat())?;
             let (project, narrower) = project::settle(proposal, &base, folders).map_err(Problems)?;
             leaves.extend(narrower);
             Some(project)
@@ -160,12 +160,12 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
     };
     leaves.extend(operator);
     for (path, access) in &inputs.allow {
-        match allowed(&Loaded::of(&leaves)?, path, *access) {
+        match allowed(&Loaded::from_leaves(&leaves)?, path, *access) {
             Ok(leaf) => leaves.push(leaf),
             Err(problem) => problems.push(problem),
         }
     }
-    let all = Loaded::of(&leaves)?;
+    let all = Loaded::from_leaves(&leaves)?;
     problems.extend(all.problems());
     problems.extend(all.secret_problems());
     if !problems.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn load_with(folders: &Folders, inputs: &Inputs, path: PathBuf, text:
         }
     };
     let read_from = Some((folders.clone(), inputs.clone()));
-    Ok(Loaded { file: text.map(|_| path), project, ceilings, read_from, tables, ..Loaded::of(&leaves)? })
+    Ok(Loaded { file: text.map(|_| path), project, ceilings, read_from, tables, ..Loaded::from_leaves(&leaves)? })
 }
 
 /// One granted directory more than `loaded` has.
@@ -211,7 +211,7 @@ fn allowed(loaded: &Loaded, path: &Path, access: PathAccess) -> Result<Leaf, Pro
 
 impl Loaded {
     /// What `leaves` say, the later ones winning.
-    pub(super) fn of(leaves: &[Leaf]) -> Result<Self, Problems> {
+    pub(super) fn from_leaves(leaves: &[Leaf]) -> Result<Self, Problems> {
         let config = merge(leaves).map_err(|message| Problem::new(Source::Default, message))?;
         Ok(Self { config, sources: sources(leaves), renamed: renamed(leaves), ..Self::default() })
     }
@@ -256,7 +256,7 @@ impl Loaded {
             }
             Source::File { path, .. } if self.project.as_ref().is_some_and(|project| project.path == *path) => {
                 let path = path.display().to_string();
-                let is_trusted = self.project.as_ref().is_some_and(|project| project.standing == Standing::Trusted);
+                let is_trusted = self.project.as_ref().is_some_and(|project| project.standing == ProjectTrust::Trusted);
                 if is_trusted { OriginKind::Trusted(path) } else { OriginKind::Project(path) }
             }
             Source::File { .. } | Source::Path(_) => OriginKind::Own,

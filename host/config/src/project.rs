@@ -28,14 +28,14 @@ pub struct Project {
     /// be changed by whoever brought the file.
     pub digest: String,
     /// How much of it counts.
-    pub standing: Standing,
+    pub standing: ProjectTrust,
     /// What in it would widen what the operator's own configuration grants.
     pub widening: Vec<Ignored>,
 }
 
 /// How much of the working directory's `berth.toml` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProjectTrust {
     /// What narrows. Nobody said more.
     Narrows,
     /// What narrows: it was trusted, and has changed since.
@@ -47,7 +47,7 @@ pub enum Standing {
 impl Project {
     /// What doesn't count of it.
     pub fn ignored(&self) -> &[Ignored] {
-        if self.standing == Standing::Trusted { &[] } else { &self.widening }
+        if self.standing == ProjectTrust::Trusted { &[] } else { &self.widening }
     }
 
     /// Lets all of it count from now on, as long as it stays as it was read.
@@ -112,7 +112,7 @@ pub(super) fn read(working_directory: &Path, of_the_user: Option<(u64, u64)>) ->
         return Err(problems);
     }
     // As in the user's file: a name that no plugin can have is a mistake.
-    Loaded::of(&leaves)?.checked()?;
+    Loaded::from_leaves(&leaves)?.checked()?;
     Ok(Some(Proposal { path, text, leaves }))
 }
 
@@ -126,7 +126,7 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
     let bases = Bases { folders, working_directory: path.parent().unwrap_or(&path) };
     let narrowed = narrow(&leaves, base, bases, Whose::Stranger)?;
     let digest = digest(&text, &narrow::destinations(&leaves, bases));
-    let mut project = Project { path, digest, standing: Standing::Narrows, widening: narrowed.ignored };
+    let mut project = Project { path, digest, standing: ProjectTrust::Narrows, widening: narrowed.ignored };
     if project.widening.is_empty() {
         return Ok((project, narrowed.leaves));
     }
@@ -138,11 +138,12 @@ pub(super) fn settle(proposal: Proposal, base: &Loaded, folders: &Folders) -> Re
     let trusted = trusted(folders).map_err(unknown)?;
     let known = project.path.to_str().and_then(|path| trusted.get(path));
     project.standing = match known {
-        None => Standing::Narrows,
-        Some(known) if *known == project.digest => Standing::Trusted,
-        Some(_) => Standing::Changed,
+        None => ProjectTrust::Narrows,
+        Some(known) if *known == project.digest => ProjectTrust::Trusted,
+        Some(_) => ProjectTrust::Changed,
     };
-    let counting = if project.standing == Standing::Trusted { narrow::trusted(&leaves, narrowed.leaves, base) } else { narrowed.leaves };
+    let counting =
+        if project.standing == ProjectTrust::Trusted { narrow::trusted(&leaves, narrowed.leaves, base) } else { narrowed.leaves };
     Ok((project, counting))
 }
 

@@ -68,7 +68,7 @@ impl Scene {
 impl Scene {
     /// As [`Self::wrong`], by parts of what is said.
     #[track_caller]
-    fn says(&self, text: &str, expected: &[&str]) {
+    fn assert_refused(&self, text: &str, expected: &[&str]) {
         self.write(text);
         let problems = load(&self.folders, &Inputs::default()).expect_err("the configuration is wrong").to_string();
         assert!(expected.iter().all(|part| problems.contains(part)), "{text}: {problems}");

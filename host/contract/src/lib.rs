@@ -23,5 +23,5 @@ pub use filter::{Confidence, FilterDefinition, FilterInput, FilterVerdict, Match
 pub use output::{Body, Content, Output};
 pub use path_rules::{PathRefusal, PathRules};
 pub use provider::{BoxFuture, Outcome, Provider};
-pub use report::{FileState, LeftOut, Lookup, Report, Requested, Seen, SeenFile, Sight, Told};
+pub use report::{FileState, LeftOut, Lookup, Report, ReportEntries, RequestRecord, Seen, SeenFile, Sight};
 pub use tokio_util::sync::CancellationToken;

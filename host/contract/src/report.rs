@@ -8,13 +8,13 @@ use crate::Denial;
 /// It is filled while the call runs, from whatever thread does, and read when the call is over.
 #[derive(Debug, Default)]
 pub struct Report {
-    told: Mutex<Told>,
+    told: Mutex<ReportEntries>,
     watched: bool,
 }
 
 /// What was told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReportEntries {
     /// The first refusal of an operation of the call.
     pub denial: Option<Denial>,
     /// How many operations were refused.
@@ -26,7 +26,7 @@ pub struct Told {
     /// What the host has to say of those programs, for whoever reads the answer.
     pub notices: Vec<String>,
     /// Its requests to the network, in their order, each hop for itself; those that were refused, too.
-    pub requests: Vec<Requested>,
+    pub requests: Vec<RequestRecord>,
     /// Requests beside those, of which nothing more is told.
     pub more_requests: u64,
     /// What the answer was made of, where somebody [watches](Report::watching).
@@ -46,7 +46,7 @@ pub struct LeftOut {
 
 /// A request that a call has made, or was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requested {
+pub struct RequestRecord {
     /// When it began, since the Unix epoch.
     pub began: std::time::Duration,
     /// The method.
@@ -152,7 +152,7 @@ impl Report {
 
     /// The provider's promise to tell everything that the call looks at from now on: by [`saw`](Self::saw), or that it can't.
     pub fn tells_what_it_sees(&self) {
-        let mut told = self.told();
+        let mut told = self.entries();
         if self.watched && told.seen == Seen::Untold {
             told.seen = Seen::Files(Vec::new());
         }
@@ -160,7 +160,7 @@ impl Report {
 
     /// The call has looked at something. To be told with its state from before it was read.
     pub fn saw(&self, file: SeenFile) {
-        let mut told = self.told();
+        let mut told = self.entries();
         let bytes = told.bytes + file.path.as_os_str().len();
         told.bytes = bytes;
         let Seen::Files(files) = &mut told.seen else { return };
@@ -174,22 +174,22 @@ impl Report {
     /// The call has looked at something that can't be looked at again for comparison.
     pub fn lost_sight(&self) {
         if self.watched {
-            self.told().seen = Seen::Lost;
+            self.entries().seen = Seen::Lost;
         }
     }
 
     /// The host has something to say of a program that the call started. It is said once.
     pub fn notice(&self, notice: &str) {
-        let notices = &mut self.told().notices;
+        let notices = &mut self.entries().notices;
         if notices.len() < MAX_NOTICES && !notices.iter().any(|known| known == notice) {
             notices.push(notice.to_owned());
         }
     }
 
-    /// The call makes a request, or would. Its place among [`Told::requests`]; None where it has made so many that no more are told one by
+    /// The call makes a request, or would. Its place among [`ReportEntries::requests`]; None where it has made so many that no more are told one by
     /// one.
-    pub fn requested(&self, requested: Requested) -> Option<usize> {
-        let mut told = self.told();
+    pub fn requested(&self, requested: RequestRecord) -> Option<usize> {
+        let mut told = self.entries();
         if told.requests.len() >= MAX_REQUESTS {
             told.more_requests += 1;
             return None;
@@ -201,7 +201,7 @@ impl Report {
     /// A listing or a search of the call left something out, since a rule about calls denies it, or `asks` for it. `explain` puts the first
     /// of them into words.
     pub fn left_out(&self, asks: bool, explain: impl FnOnce() -> Denial) {
-        let mut told = self.told();
+        let mut told = self.entries();
         let LeftOut { denied, asked } = &mut told.left_out;
         match (asks, asked) {
             (true, Some((_, count))) => *count += 1,
@@ -211,7 +211,7 @@ impl Report {
     }
 
     /// What was told so far.
-    pub fn told(&self) -> MutexGuard<'_, Told> {
+    pub fn entries(&self) -> MutexGuard<'_, ReportEntries> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -230,22 +230,22 @@ mod tests {
         report.tells_what_it_sees();
         report.saw(nothing("/a".to_owned()));
         report.lost_sight();
-        assert_eq!(report.told().seen, Seen::Untold);
+        assert_eq!(report.entries().seen, Seen::Untold);
     }
 
     #[test]
     fn what_was_lost_stays_lost() {
         let report = Report::watching();
         report.saw(nothing("/a".to_owned()));
-        assert_eq!(report.told().seen, Seen::Untold);
+        assert_eq!(report.entries().seen, Seen::Untold);
         report.tells_what_it_sees();
         report.saw(nothing("/b".to_owned()));
         report.tells_what_it_sees();
-        assert_eq!(report.told().seen, Seen::Files(vec![nothing("/b".to_owned())]));
+        assert_eq!(report.entries().seen, Seen::Files(vec![nothing("/b".to_owned())]));
         report.lost_sight();
         report.tells_what_it_sees();
         report.saw(nothing("/c".to_owned()));
-        assert_eq!(report.told().seen, Seen::Lost);
+        assert_eq!(report.entries().seen, Seen::Lost);
     }
 
     #[test]
@@ -253,12 +253,12 @@ mod tests {
         let many = Report::watching();
         many.tells_what_it_sees();
         (0..MAX_SEEN).for_each(|number| many.saw(nothing(format!("/{number}"))));
-        assert!(matches!(&many.told().seen, Seen::Files(files) if files.len() == MAX_SEEN));
+        assert!(matches!(&many.entries().seen, Seen::Files(files) if files.len() == MAX_SEEN));
         many.saw(nothing("/one more".to_owned()));
-        assert_eq!(many.told().seen, Seen::Lost);
+        assert_eq!(many.entries().seen, Seen::Lost);
         let long = Report::watching();
         long.tells_what_it_sees();
         (0..MAX_PATHS / 4096 + 1).for_each(|_| long.saw(nothing("x".repeat(4096))));
-        assert_eq!(long.told().seen, Seen::Lost);
+        assert_eq!(long.entries().seen, Seen::Lost);
     }
 }

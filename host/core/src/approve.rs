@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
-use berth_policy::{ActedOn, Action, Decision, Gate, Verdict};
+use berth_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
-use crate::approvals::{Always, Approver, Asking, Question, Reply, always, fingerprint, preview};
+use crate::approvals::{Always, ApprovalDesk, Approver, Question, Reply, always, fingerprint, preview};
 use crate::audit::Audit;
 use crate::fingerprint::Fingerprint;
 use crate::governor::Governor;
@@ -21,7 +21,7 @@ use berth_catalogue::{CallContext, subjects::Lookups};
 
 /// What a call that needs approval is approved with.
 pub(crate) struct ApprovalStep<'a> {
-    pub(crate) asking: &'a Asking,
+    pub(crate) asking: &'a ApprovalDesk,
     pub(crate) audit: &'a Audit,
     pub(crate) governor: &'a Governor,
     pub(crate) lookups: &'a Lookups,
@@ -44,10 +44,10 @@ impl ApprovalStep<'_> {
         cancel: &CancellationToken,
     ) -> Result<Approval, Failure> {
         let context = self.context;
-        let seen = self.check_preview(preview::of(context).await)?;
+        let seen = self.check_preview(preview::preview(context).await)?;
         let before = seen.as_ref().map(|seen| seen.before);
         let settled = seen.as_ref().and_then(|seen| seen.settled);
-        let fingerprint = Fingerprint::of(context, before.as_ref());
+        let fingerprint = Fingerprint::for_call(context, before.as_ref());
         let of_hosts = self.fingerprint_of_hosts();
         if let Some(by) = self.earlier_approval([Some(fingerprint), of_hosts])? {
             return Ok(Approval { by, scope: Scope::Session });
@@ -82,7 +82,7 @@ impl ApprovalStep<'_> {
             Scope::Session => {
                 let lasting = Duration::from_secs(self.asking.config().config.approvals.expire_secs.get());
                 // Made again where it was made already, such a call changes nothing: that is approved as well.
-                let again = settled.map(|file| Fingerprint::of(context, Some(&file)));
+                let again = settled.map(|file| Fingerprint::for_call(context, Some(&file)));
                 let changed = self.session.change(|state| {
                     for fingerprint in [Some(fingerprint), again, of_hosts].into_iter().flatten() {
                         state.approve(fingerprint, &by, SystemTime::now(), lasting);
@@ -102,7 +102,7 @@ impl ApprovalStep<'_> {
     /// What the call comes to before anybody is asked.
     pub(crate) fn find_earlier(&self) -> Result<Option<String>, Failure> {
         let before = self.check_preview(preview::at_once(self.context))?.map(|seen| seen.before);
-        self.earlier_approval([Some(Fingerprint::of(self.context, before.as_ref())), self.fingerprint_of_hosts()])
+        self.earlier_approval([Some(Fingerprint::for_call(self.context, before.as_ref())), self.fingerprint_of_hosts()])
     }
 
     /// What the call would change, where that can be shown.
@@ -110,7 +110,10 @@ impl ApprovalStep<'_> {
     /// # Errors
     ///
     /// What the tool would fail with, so that nobody is asked in vain. It tells of the file's text, and so only who may read it is told.
-    fn check_preview(&self, preview: Result<Option<preview::Seen>, Failure>) -> Result<Option<preview::Seen>, Failure> {
+    fn check_preview(
+        &self,
+        preview: Result<Option<preview::PreviewedChange>, Failure>,
+    ) -> Result<Option<preview::PreviewedChange>, Failure> {
         match preview {
             Err(failure) if self.may_read() => Err(failure),
             preview => Ok(preview.ok().flatten()),
@@ -120,7 +123,8 @@ impl ApprovalStep<'_> {
     /// Whether what the call acts on could be read without approval.
     fn may_read(&self) -> bool {
         let read_only = Annotations { read_only: true, ..Annotations::default() };
-        let subjects: Vec<_> = self.context.subjects.iter().map(|subject| ActedOn { access: Access::Read, ..subject.clone() }).collect();
+        let subjects: Vec<_> =
+            self.context.subjects.iter().map(|subject| ResolvedSubject { access: Access::Read, ..subject.clone() }).collect();
         self.context.action().is_some_and(|action| {
             let reading = Action { tool: "read", aliases: &[], annotations: read_only, subjects: &subjects, ..action };
             self.governor.rules().policy.decide(&reading, false).verdict == Verdict::Allow
@@ -133,8 +137,8 @@ impl ApprovalStep<'_> {
         let Some(tool) = &self.context.tool else { return Ok(()) };
         let (mut arguments, mut acted_on) = (Arc::clone(&self.context.arguments), Vec::new());
         self.lookups.decide(tool, &mut arguments, &mut acted_on, cancel).await?;
-        let is_same =
-            acted_on == self.context.subjects && self.check_preview(preview::of(self.context).await)?.map(|seen| seen.before) == before;
+        let is_same = acted_on == self.context.subjects
+            && self.check_preview(preview::preview(self.context).await)?.map(|seen| seen.before) == before;
         if is_same { Ok(()) } else { Err(self.unasked("what it acts on has changed while one was asked")) }
     }
 
@@ -155,7 +159,7 @@ impl ApprovalStep<'_> {
         }
     }
 
-    async fn question(&self, fingerprint: Fingerprint, seen: Option<preview::Seen>) -> Question {
+    async fn question(&self, fingerprint: Fingerprint, seen: Option<preview::PreviewedChange>) -> Question {
         let (context, config) = (self.context, self.asking.config());
         let provider = context.tool.as_ref().map_or_else(String::new, |tool| tool.provider.name().to_owned());
         Question {
@@ -190,7 +194,7 @@ impl ApprovalStep<'_> {
 
     /// What an approval for the session is bound to, where a call needs one only since it goes to hosts that no list names.
     fn fingerprint_of_hosts(&self) -> Option<Fingerprint> {
-        (self.decision.gate == Gate::Hosts).then(|| Fingerprint::of_hosts(self.context)).flatten()
+        (self.decision.gate == Gate::Hosts).then(|| Fingerprint::for_hosts(self.context)).flatten()
     }
 
     /// What a call comes to that nobody approved, because nobody was asked.

@@ -9,16 +9,16 @@ use berth_contract::{HostError, Provider};
 use berth_egress::{Network, Resolve};
 use berth_runtime::{Builtin, Runtime};
 
-use crate::approvals::Asking;
+use crate::approvals::ApprovalDesk;
 use crate::audit::Audit;
 use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::retry::Retry;
 use crate::session::Session;
-use berth_answers::Filtering;
+use berth_answers::FilterPipeline;
 use berth_answers::Results;
-use berth_answers::Shaping;
-use berth_answers::{Overflow, Reader};
+use berth_answers::Shaper;
+use berth_answers::{OverflowReader, OverflowStore};
 use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
 use berth_catalogue::subjects::Lookups;
 use berth_config::{Folders, Loaded};
@@ -158,7 +158,7 @@ impl HostBuilder {
             None => berth_config::working_directory()?,
         };
         let directory = directory.canonicalize().map_err(HostError::io(format!("opening {}", directory.display())))?;
-        let governor = Arc::new(Governor::new(Rules::of(&self.config)?));
+        let governor = Arc::new(Governor::new(Rules::from_config(&self.config)?));
         let helper = self.helper.or_else(berth_runtime::own_helper);
         let network = Network { resolver: self.resolver, listening: self.listening.into(), ..Network::default() };
         let policies =
@@ -166,7 +166,7 @@ impl HostBuilder {
         policies.check_replacements(&self.builtins)?;
         let runtime = Runtime::new(runtime_config(&policies.config, Some(&policies.folders), helper))?;
         let limits = policies.limits(policies.config.config.tools.limits);
-        let asking = Asking::new(policies.folders.clone(), policies.config.clone());
+        let asking = ApprovalDesk::new(policies.folders.clone(), policies.config.clone());
         let home = policies.folders.home.clone();
         let results = Results::new(policies.config.config.tools.result_cache);
         let retry = Retry(policies.config.config.tools.retry.backoff());
@@ -174,13 +174,13 @@ impl HostBuilder {
         let audit = Audit::new(policies.config.config.audit, &policies.folders.data, front_end);
         let tools = &policies.config.config.tools;
         let threshold = usize::try_from(tools.overflow.threshold.get()).unwrap_or(usize::MAX);
-        let overflow = Arc::new(Overflow::new(&policies.folders, tools.overflow));
-        let filtering = Filtering::new(&tools.filters)?;
+        let overflow = Arc::new(OverflowStore::new(&policies.folders, tools.overflow));
+        let filtering = FilterPipeline::new(&tools.filters)?;
         let redaction = tools.redaction.clone();
-        let shaping = Shaping { result: limits.result, redaction, threshold, overflow: Arc::clone(&overflow), filtering };
+        let shaping = Shaper { result: limits.result, redaction, threshold, overflow: Arc::clone(&overflow), filtering };
         let mut providers = self.providers;
         if threshold > 0 {
-            providers.insert(0, Arc::new(Reader::new(Arc::clone(&overflow), threshold)));
+            providers.insert(0, Arc::new(OverflowReader::new(Arc::clone(&overflow), threshold)));
         }
         if self.watch {
             // A host that stays has the time, and nobody waits for it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_contract::Failure;
-use berth_policy::{ActedOn, Decision, Gate, Verdict};
+use berth_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use serde_json::Value;
 
 use crate::dependencies;
@@ -19,9 +19,9 @@ pub struct Check {
     /// The arguments, with absolute paths as far as the call got.
     pub arguments: Value,
     /// What it would act on.
-    pub subjects: Vec<ActedOn>,
+    pub subjects: Vec<ResolvedSubject>,
     /// What each gate says, in the order in which a call comes to them.
-    pub gates: Vec<GateSays>,
+    pub gates: Vec<GateCheck>,
     /// What decides: the call would run, be asked for, or be refused. `Err`: it is wrong in itself, and comes to no gate, or it would fail
     /// before anybody is asked.
     pub outcome: Result<Decision, Failure>,
@@ -31,16 +31,16 @@ pub struct Check {
 
 /// One gate's word on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GateSays {
+pub struct GateCheck {
     /// The gate.
     pub gate: Gate,
     /// What it says.
-    pub said: Said,
+    pub said: GateAnswer,
 }
 
 /// What a gate says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum GateAnswer {
     /// It has a rule for it.
     Rule(Decision),
     /// It has nothing against it, and nothing for it.
@@ -90,7 +90,7 @@ impl Host {
         }
     }
 
-    fn look_at(&self, context: &mut CallContext, session: &Session, gates: &mut Vec<GateSays>) -> Result<Decision, Failure> {
+    fn look_at(&self, context: &mut CallContext, session: &Session, gates: &mut Vec<GateCheck>) -> Result<Decision, Failure> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
         let tool = Arc::clone(catalogue.resolve(&context.requested_tool)?);
         context.tool = Some(Arc::clone(&tool));
@@ -105,7 +105,7 @@ impl Host {
                 let Some(denial) = &failure.denial else { return Err(failure) };
                 say(gates, Gate::Blocklist, blocked);
                 say(gates, Gate::Grants, Some(Decision::of_grants(denial)));
-                gates.extend(AFTER_GRANTS.map(|gate| GateSays { gate, said: Said::Unknown }));
+                gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
                 return Ok(deciding(gates));
             }
         }
@@ -129,15 +129,15 @@ impl Host {
     }
 }
 
-fn say(gates: &mut Vec<GateSays>, gate: Gate, said: Option<Decision>) {
-    gates.push(GateSays { gate, said: said.map_or(Said::Nothing, Said::Rule) });
+fn say(gates: &mut Vec<GateCheck>, gate: Gate, said: Option<Decision>) {
+    gates.push(GateCheck { gate, said: said.map_or(GateAnswer::Nothing, GateAnswer::Rule) });
 }
 
 /// The first of the most severe.
-fn deciding(gates: &[GateSays]) -> Decision {
+fn deciding(gates: &[GateCheck]) -> Decision {
     let mut decided: Option<&Decision> = None;
     for said in gates {
-        if let Said::Rule(decision) = &said.said
+        if let GateAnswer::Rule(decision) = &said.said
             && decided.is_none_or(|known| decision.verdict > known.verdict)
         {
             decided = Some(decision);

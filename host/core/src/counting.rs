@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
-use berth_policy::{Bounds, Counts, Decision, Gate, Origin, Place, Reached, Verdict};
+use berth_policy::{Counts, Decision, Gate, Origin, QuotaBounds, QuotaLimit, QuotaPlace, Verdict};
 
 use crate::session::{Session, SessionState};
 use berth_config::Loaded;
@@ -15,30 +15,30 @@ const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls 
 
 /// The bounds, and where they stand.
 #[derive(Debug, Default)]
-pub(crate) struct Counting {
-    bounds: Bounds,
+pub(crate) struct QuotaCounter {
+    bounds: QuotaBounds,
     quota_place: Origin,
     rate_place: Origin,
 }
 
 /// Why there is no place.
-pub(crate) struct Refused {
+pub(crate) struct QuotaRefusal {
     /// The bound that is reached. None: nobody knows, since the session can't be read or kept.
     pub(crate) decision: Option<Decision>,
     pub(crate) failure: Failure,
 }
 
 /// A place that a call has taken. Dropped before the call has run, it goes back.
-pub(crate) struct Taken {
+pub(crate) struct QuotaReservation {
     session: Session,
-    place: Option<Place>,
+    place: Option<QuotaPlace>,
 }
 
-impl Counting {
-    pub(crate) fn of(config: &Loaded) -> Self {
+impl QuotaCounter {
+    pub(crate) fn from_config(config: &Loaded) -> Self {
         let tools = &config.config.tools;
         Self {
-            bounds: Bounds { calls: tools.max_tool_calls_per_session.get(), acting_per_hour: tools.max_actions_per_hour.get() },
+            bounds: QuotaBounds { calls: tools.max_tool_calls_per_session.get(), acting_per_hour: tools.max_actions_per_hour.get() },
             quota_place: config.origin("tools.max_tool_calls_per_session"),
             rate_place: config.origin("tools.max_actions_per_hour"),
         }
@@ -49,19 +49,19 @@ impl Counting {
     /// # Errors
     ///
     /// There is none, or nobody knows.
-    pub(crate) fn take(&self, session: &Session, acts: bool, tool: &str) -> Result<Option<Taken>, Box<Refused>> {
+    pub(crate) fn take(&self, session: &Session, acts: bool, tool: &str) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
         if !self.bounds.concern(acts) {
             return Ok(None);
         }
         let now = milliseconds(SystemTime::now());
         match session.change(|state| self.bounds.take(&mut counts(state), acts, now)) {
-            Ok(Ok(place)) => Ok(Some(Taken { session: session.clone(), place: Some(place) })),
+            Ok(Ok(place)) => Ok(Some(QuotaReservation { session: session.clone(), place: Some(place) })),
             Ok(Err(reached)) => Err(Box::new(self.refused(reached, tool))),
             // Who can't count must not let pass.
             Err(error) => {
                 let message = format!("The call was not run, since it can't be counted: {error}");
                 let failure = Failure::new(Category::PermanentFailure, message).with_code("host").with_suggestion(MEND);
-                Err(Box::new(Refused { decision: None, failure }))
+                Err(Box::new(QuotaRefusal { decision: None, failure }))
             }
         }
     }
@@ -82,28 +82,28 @@ impl Counting {
                 rule: "the rule that what can't be counted doesn't run".into(),
                 place: "built in".into(),
                 remedy: format!("{error}. {MEND}").into(),
-                ..self.decision(Reached::Quota)
+                ..self.decision(QuotaLimit::Quota)
             }),
         }
     }
 
-    fn refused(&self, reached: Reached, tool: &str) -> Refused {
+    fn refused(&self, reached: QuotaLimit, tool: &str) -> QuotaRefusal {
         let decision = self.decision(reached);
         let mut failure = Failure::denied(decision.denial(format!("call {tool}")));
         failure.code = Some("quota_blocked".to_owned());
-        if let Reached::Rate { again_after } = reached {
+        if let QuotaLimit::Rate { again_after } = reached {
             failure = Failure { category: Category::RateLimited, retry_after: Some(again_after), ..failure.with_code("rate") };
         }
-        Refused { decision: Some(decision), failure }
+        QuotaRefusal { decision: Some(decision), failure }
     }
 
-    fn decision(&self, reached: Reached) -> Decision {
+    fn decision(&self, reached: QuotaLimit) -> Decision {
         let (gate, rule, place, remedy) = match reached {
-            Reached::Quota => {
+            QuotaLimit::Quota => {
                 let rule = format!("max_tool_calls_per_session = {}", self.bounds.calls);
                 (Gate::Quota, rule, &self.quota_place, "The session has made all its calls: begin another session.".to_owned())
             }
-            Reached::Rate { again_after } => {
+            QuotaLimit::Rate { again_after } => {
                 let rule = format!("max_actions_per_hour = {}", self.bounds.acting_per_hour);
                 let remedy = format!("The next acting call may run in {}.", in_words(again_after));
                 (Gate::Rate, rule, &self.rate_place, remedy)
@@ -115,14 +115,14 @@ impl Counting {
     }
 }
 
-impl Taken {
+impl QuotaReservation {
     /// The call runs, so it counts, whatever it comes to.
     pub(crate) fn used(mut self) {
         self.place = None;
     }
 }
 
-impl Drop for Taken {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         let Some(place) = self.place.take() else { return };
         if let Err(error) = self.session.change(|state| place.give_back(&mut counts(state))) {

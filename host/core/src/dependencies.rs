@@ -16,7 +16,7 @@ const MEND: &str = "A person has to mend that: `berth doctor` tells more. What w
 
 /// A tool that is offered to a session.
 #[derive(Clone, Debug)]
-pub struct Offered {
+pub struct OfferedTool {
     /// The tool.
     pub definition: Arc<Definition>,
     /// What `[tools.dependencies]` adds to its rank, from 0 to 1, since tools that it prefers have come to an output.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
-use crate::counting::{Counting, Refused, Taken};
+use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::session::Session;
 use berth_catalogue::{CallContext, CommandGate, Tool};
 use berth_config::Loaded;
@@ -25,17 +25,23 @@ pub(crate) struct Rules {
     pub(crate) generation: u64,
     pub(crate) switches: Switches,
     pub(crate) dependencies: Option<Dependencies>,
-    pub(crate) counting: Counting,
+    pub(crate) counting: QuotaCounter,
 }
 
 impl Rules {
     /// # Errors
     ///
     /// [`HostError::Config`] for a rule that can't be used.
-    pub(crate) fn of(config: &Loaded) -> Result<Self, HostError> {
+    pub(crate) fn from_config(config: &Loaded) -> Result<Self, HostError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (policy, generation) = (Arc::new(config.policy()?), NEXT.fetch_add(1, Ordering::Relaxed));
-        Ok(Self { policy, generation, switches: config.switches(), dependencies: config.dependencies(), counting: Counting::of(config) })
+        Ok(Self {
+            policy,
+            generation,
+            switches: config.switches(),
+            dependencies: config.dependencies(),
+            counting: QuotaCounter::from_config(config),
+        })
     }
 
     /// Whether every call of a tool would be denied, whatever it is called with.
@@ -55,12 +61,12 @@ impl Rules {
 
 /// The rules that say what a call may reach beside what it names.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct ReachRules {
     pub(crate) paths: Arc<ReachedPaths>,
     generation: u64,
 }
 
-impl Reached {
+impl ReachRules {
     /// What no other rules have: an answer that was made under some is no answer under others.
     pub(crate) fn identity(&self) -> String {
         format!("{} {}", self.generation, self.paths.identity())
@@ -79,7 +85,7 @@ impl Governor {
 
     /// What is to become of a call whose subjects are resolved. `confirmed`: a person has agreed, so that nobody is asked again; everything
     /// else is looked at nevertheless. Of a call that may run, the same rules say what it may reach beside what it names.
-    pub(crate) fn decide(&self, context: &CallContext, confirmed: bool) -> (Decision, Option<Reached>) {
+    pub(crate) fn decide(&self, context: &CallContext, confirmed: bool) -> (Decision, Option<ReachRules>) {
         let Some(action) = context.action() else { return (berth_policy::undecided(), None) };
         let rules = self.rules();
         let decision = rules.policy.decide(&action, confirmed);
@@ -89,7 +95,7 @@ impl Governor {
         });
         let may_run = decision.verdict == Verdict::Allow && reaches_files;
         let paths = if may_run { rules.policy.reached(&action) } else { None };
-        (decision, paths.map(|paths| Reached { paths, generation: rules.generation }))
+        (decision, paths.map(|paths| ReachRules { paths, generation: rules.generation }))
     }
 
     /// Whether one of the commands that a call would run is on the blocklist: decided before anything else is, its paths too.
@@ -107,7 +113,7 @@ impl Governor {
     /// # Errors
     ///
     /// The bound that is reached.
-    pub(crate) fn count(&self, context: &CallContext, session: &Session) -> Result<Option<Taken>, Box<Refused>> {
+    pub(crate) fn count(&self, context: &CallContext, session: &Session) -> Result<Option<QuotaReservation>, Box<QuotaRefusal>> {
         self.rules().counting.take(session, context.acts(), &context.requested_tool)
     }
 

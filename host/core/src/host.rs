@@ -11,15 +11,15 @@ use berth_runtime::PluginInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::approvals::{Approver, Asking};
+use crate::approvals::{ApprovalDesk, Approver};
 use crate::audit::Audit;
-use crate::dependencies::{self, Offered};
+use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::retry::Retry;
 use crate::session::Session;
 use berth_answers::FilterCounts;
 use berth_answers::Results;
-use berth_answers::Shaping;
+use berth_answers::Shaper;
 use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
 use berth_catalogue::subjects::Lookups;
 use berth_catalogue::{Audience, Link};
@@ -36,9 +36,9 @@ pub struct Host {
     /// The session of calls that name none.
     pub(crate) session: Session,
     pub(crate) governor: Arc<Governor>,
-    pub(crate) asking: Asking,
+    pub(crate) asking: ApprovalDesk,
     pub(crate) audit: Audit,
-    pub(crate) shaping: Shaping,
+    pub(crate) shaping: Shaper,
     pub(crate) results: Results,
     pub(crate) retry: Retry,
 }
@@ -102,8 +102,8 @@ impl Request {
 /// # Errors
 ///
 /// [`HostError::Config`] for a rule that can't be used. The old rules hold on then.
-pub(crate) fn exchange_rules(governor: &Governor, asking: &Asking, config: &berth_config::Loaded) -> Result<(), HostError> {
-    governor.exchange(Rules::of(config)?);
+pub(crate) fn exchange_rules(governor: &Governor, asking: &ApprovalDesk, config: &berth_config::Loaded) -> Result<(), HostError> {
+    governor.exchange(Rules::from_config(config)?);
     asking.exchange(config.clone());
     Ok(())
 }
@@ -135,17 +135,17 @@ impl Host {
     /// # Errors
     ///
     /// [`HostError::Io`]: what the session has done can't be read.
-    pub fn tools_for(&self, session: &Session) -> Result<Vec<Offered>, HostError> {
+    pub fn tools_for(&self, session: &Session) -> Result<Vec<OfferedTool>, HostError> {
         let (rules, catalogue) = (self.governor.rules(), self.plugins.catalogue());
         let tools = dependencies::listed(&rules, &catalogue);
         let Some(dependencies) = &rules.dependencies else {
-            return Ok(tools.into_iter().map(|definition| Offered { definition, boost: 0.0 }).collect());
+            return Ok(tools.into_iter().map(|definition| OfferedTool { definition, boost: 0.0 }).collect());
         };
         session.look(|state| {
             let completed = &state.completed;
             let deadlocked = dependencies.deadlocked(tools.iter().map(|tool| &*tool.name), completed);
             let offered = tools.into_iter().filter(|tool| deadlocked || dependencies.decide(&tool.name, completed).is_ok());
-            offered.map(|definition| Offered { boost: dependencies.boost(&definition.name, completed), definition }).collect()
+            offered.map(|definition| OfferedTool { boost: dependencies.boost(&definition.name, completed), definition }).collect()
         })
     }
 
@@ -199,7 +199,7 @@ impl Host {
             name: link.name.clone(),
             plugin: link.plugin.info().manifest.name.clone(),
             definition: Arc::clone(&link.definition),
-            counts: self.shaping.filtering.counts.of(&link.name),
+            counts: self.shaping.filtering.counts.get(&link.name),
         };
         catalogue.filters.links().iter().map(state).collect()
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::approvals::Approver;
 use crate::approve::ApprovalStep;
 use crate::dependencies;
-use crate::governor::Reached;
+use crate::governor::ReachRules;
 use crate::host::{Host, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
@@ -117,7 +117,7 @@ impl Host {
             self.audit.intent(&call_record(context, governance.decision.as_ref(), governance.approval.as_ref())).await?;
             steps.done("intent");
         }
-        let earlier = self.results.find(context, session.answers(), || governance.reached.as_ref().map(Reached::identity)).await;
+        let earlier = self.results.find(context, session.answers(), || governance.reached.as_ref().map(ReachRules::identity)).await;
         run.report = Arc::new(earlier.report());
         let key = match earlier {
             CacheResult::Hit(output) => {
@@ -154,7 +154,7 @@ impl Host {
         outcome.map(|mut output| {
             if let Some(notice) = left_out(&run.report) {
                 output.content.push(Content::text(format!("[{notice}]\n")));
-                run.report.told().notices.push(notice);
+                run.report.entries().notices.push(notice);
             }
             output
         })
@@ -228,7 +228,7 @@ impl Host {
 
 /// What the answer has to say of what it was made without, since it needs approval.
 fn left_out(report: &Report) -> Option<String> {
-    let (denial, count) = report.told().left_out.asked.take()?;
+    let (denial, count) = report.entries().left_out.asked.take()?;
     let Denial { action, rule, place, remedy, .. } = denial;
     let entries = if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") };
     Some(format!("Needs approval: {entries} left out, the first to {action}, by {rule} ({place}). {remedy}"))

@@ -126,7 +126,7 @@
 //! has tried again already, where that is safe: `[tools.retry]` says how often.
 //!
 //! A call that only reads may be answered by an earlier run, where nothing has changed that the answer was made of: [`Answer::cached`] says so,
-//! and [`Session::forget_answers`] ends it. An agent that goes round in circles is noticed by [`Repetition`], which a program that runs one
+//! and [`Session::clear_cache`] ends it. An agent that goes round in circles is noticed by [`Repetition`], which a program that runs one
 //! asks about each call; the host itself doesn't.
 //!
 //! A [`Denial`] is complete: what was to be done, the rule, where it stands, and the line that would change it. Only a person can change a
@@ -190,7 +190,7 @@
 //! ```
 //!
 //! A component that nobody has approved does not run: it is held, and the version that was approved before serves on. After a person has
-//! looked at it ([`Inspected`], [`Difference`]), [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration does without.
+//! looked at it ([`PluginInspection`], [`Difference`]), [`Approvals::approve`] lets it in. `reload = "trust"` in the configuration does without.
 //!
 //! # Tools of the program's own
 //!
@@ -245,31 +245,32 @@ mod record;
 mod retry;
 mod session;
 
-pub use approvals::{Always, Approver, Attached, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
+pub use approvals::{Always, Approver, AttachmentSummary, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
 pub use audit::Trail;
-pub use berth_answers::{Answer, AnswersKept, Approval, FilterCounts, Filtered, Remainder, Scope, Step, structured_schema};
+pub use berth_answers::{Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, structured_schema};
 pub use berth_catalogue::Audience;
 pub use berth_catalogue::plugins::control::{Ask, HostPlugins, ask_hosts};
 pub use berth_catalogue::plugins::{
-    Approvals, Approved, Change, Difference, FilterRulesState, Inspected, PluginPlace, PluginState, ToolChange, Waiting, candidate,
+    Approvals, ApprovedPlugin, Change, Difference, FilterRulesState, HeldVersion, PluginInspection, PluginPlace, PluginState, ToolChange,
+    candidate,
 };
 pub use berth_config as config;
 pub use berth_contract::{
     Access, Annotations, Body, BoxFuture, Call, CallId, CancellationToken, Category, Confidence, Content, Definition, Denial, Events,
     Failure, FileState, FilterDefinition, FilterInput, FilterVerdict, HOST_CODES, HostError, Lookup, Matcher, NoEvents, Outcome, Output,
-    Pattern, Progress, Provider, Purpose, Report, Seen, SeenFile, Sight, Subject, SubjectKind, Told, text,
+    Pattern, Progress, Provider, Purpose, Report, ReportEntries, Seen, SeenFile, Sight, Subject, SubjectKind, text,
 };
 pub use berth_egress::Resolve;
 pub use berth_policy::{
-    ActedOn, Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, Trust, Verdict, commands,
+    Circle, Decision, Gate, Levels, Phase, Reaction, Repeated, Repetition, RepetitionLimits, ResolvedSubject, Trust, Verdict, commands,
 };
 pub use berth_runtime::{
     Builtin, Candidate, Limits, Manifest, Origin, PluginInfo, Precompiled, Request as CapabilityRequest, RequestedLimits, helper_hook,
 };
 pub use berth_system::state;
 pub use builder::HostBuilder;
-pub use checking::{Check, GateSays, Said};
-pub use dependencies::Offered;
+pub use checking::{Check, GateAnswer, GateCheck};
+pub use dependencies::OfferedTool;
 pub use fingerprint::Fingerprint;
 pub use host::{FilterState, Host, Request};
 pub use session::Session;

@@ -9,8 +9,8 @@ use berth_contract::{Category, Failure, Outcome, Report};
 use berth_policy::Decision;
 
 use crate::audit::Audit;
-use crate::counting::Taken;
-use crate::governor::Reached;
+use crate::counting::QuotaReservation;
+use crate::governor::ReachRules;
 use berth_answers::Approval;
 use berth_answers::ShapeReport;
 
@@ -23,9 +23,9 @@ pub(crate) struct Governance {
     /// How long a person was waited for.
     pub(crate) waited: Duration,
     /// The rules that say what the call may reach beside what it names.
-    pub(crate) reached: Option<Reached>,
+    pub(crate) reached: Option<ReachRules>,
     /// The place in the session's quota and rate. It goes back if the call doesn't run.
-    pub(crate) place: Option<Taken>,
+    pub(crate) place: Option<QuotaReservation>,
 }
 
 /// What became of a call in its provider.

@@ -1,6 +1,6 @@
 //! Sessions: what outlives a call for one caller, and is nobody else's.
 
-mod kept;
+mod disk;
 mod state;
 
 use std::fmt;
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::HostError;
 
-use berth_answers::{Answers, AnswersKept};
+use berth_answers::{AnswerCache, CacheSummary};
 use berth_config::Folders;
-pub(crate) use kept::kept_in;
+pub(crate) use disk::kept_in;
 pub(crate) use state::{SessionState, seconds};
 
 /// What belongs together of one caller's calls: approvals, counters, answers that may serve again, and kept output.
@@ -23,29 +23,29 @@ struct Inner {
     name: Arc<str>,
     state: Place,
     /// Always in memory.
-    answers: Answers,
+    answers: AnswerCache,
 }
 
 enum Place {
     Memory(Mutex<SessionState>),
-    Disk(kept::Kept),
+    Disk(disk::DiskSession),
 }
 
 impl Session {
     /// A session that lives in memory, as long as the last clone of it. `name` says whose it is; what calls keep on disk (the audit, kept
     /// output) goes by it, so no two callers have the same one.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()), answers: Answers::default() }))
+        Self(Arc::new(Inner { name: name.into(), state: Place::Memory(Mutex::default()), answers: AnswerCache::default() }))
     }
 
     /// A session that every process of the user who gives the same `name` shares: for programs that make a call and end. What it has to
     /// remember lies in the data folder, and is forgotten when nothing was added to it for eight hours.
     ///
     /// Nothing is read before a call asks it for something, and nothing is written before there is something to remember.
-    pub fn kept(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
+    pub fn on_disk(folders: &Folders, name: impl Into<Arc<str>>) -> Self {
         let name = name.into();
-        let state = Place::Disk(kept::Kept::new(folders, &name));
-        Self(Arc::new(Inner { name, state, answers: Answers::default() }))
+        let state = Place::Disk(disk::DiskSession::new(folders, &name));
+        Self(Arc::new(Inner { name, state, answers: AnswerCache::default() }))
     }
 
     /// Whose it is.
@@ -54,17 +54,17 @@ impl Session {
     }
 
     /// What the session keeps of answers that may serve again, and how often one did. `[tools.result_cache]` says how many are kept.
-    pub fn answers_kept(&self) -> AnswersKept {
+    pub fn cache_summary(&self) -> CacheSummary {
         self.0.answers.summary()
     }
 
     /// Lets go all answers that may serve again, and forgets how often one did.
-    pub fn forget_answers(&self) {
+    pub fn clear_cache(&self) {
         self.0.answers.clear();
     }
 
     /// The answers that may serve again. None where the process makes a call and ends: nobody would ask for them.
-    pub(crate) fn answers(&self) -> Option<&Answers> {
+    pub(crate) fn answers(&self) -> Option<&AnswerCache> {
         matches!(self.0.state, Place::Memory(_)).then_some(&self.0.answers)
     }
 

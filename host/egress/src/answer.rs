@@ -40,7 +40,7 @@ enum Coding {
 }
 
 impl Coding {
-    fn of(headers: &HeaderMap) -> Result<Self, Error> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, Error> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return match headers.contains_key(CONTENT_ENCODING) {
@@ -94,7 +94,7 @@ pub(super) struct Answer {
 impl Answer {
     /// Of an answer, whose headers no longer tell of what was undone here.
     pub(super) fn new(body: Incoming, headers: &mut HeaderMap, bounds: Bounds, record: Record, place: Place) -> Result<Self, Error> {
-        let coding = if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::of(headers) };
+        let coding = if body.is_end_stream() { Ok(Coding::Identity) } else { Coding::from_headers(headers) };
         let coding = coding.inspect_err(|error| record.failed(error))?;
         headers.remove(CONTENT_ENCODING);
         headers.remove(TRANSFER_ENCODING);

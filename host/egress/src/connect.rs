@@ -53,7 +53,7 @@ impl Connector {
     }
 
     async fn connect(&self, uri: Uri) -> Result<TokioIo<Stream>, Error> {
-        let target = Target::of(&uri.to_string()).map_err(Error::Url)?;
+        let target = Target::parse(&uri.to_string()).map_err(Error::Url)?;
         let until = Instant::now() + CONNECT;
         let Ok(Ok(place)) = timeout_at(until, Arc::clone(&self.0.places).acquire_owned()).await else { return Err(Error::Busy) };
         // What is here is not where the proxy is, and what goes there in the open is not for it to read.

@@ -40,7 +40,7 @@ const PIECE: usize = 64 * 1024;
 
 impl Echoes {
     /// Of secrets, each by its name.
-    pub(super) fn of<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
+    pub(super) fn from_secrets<'s>(secrets: impl IntoIterator<Item = (&'s str, &'s str)>) -> Option<Self> {
         let mut echoes = Self { nodes: vec![Node::default()], first: [0; 256], pairs: vec![0; 1024], marks: Vec::new(), secrets: 0 };
         for (name, secret) in secrets {
             echoes.secrets += 1;
@@ -181,7 +181,7 @@ impl Pieces {
         self.kept.extend_from_slice(piece);
         let from = self.looked;
         let ahead = &self.kept[from..];
-        let readings = if ahead.iter().any(|byte| is_escape(*byte)) { Readings::of(ahead) } else { Readings::default() };
+        let readings = if ahead.iter().any(|byte| is_escape(*byte)) { Readings::new(ahead) } else { Readings::default() };
         let mut begun = Vec::new();
         loop {
             if self.begun.is_empty() && self.later.is_empty() {

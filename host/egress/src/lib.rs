@@ -136,7 +136,7 @@ impl Egress {
         }
         let known = self.settings.secrets.iter().zip(&self.values);
         let known = known.filter_map(|(secret, value)| Some((secret.rule.name.as_str(), value.get()?.expose())));
-        *echoes = Echoes::of(known).map(Arc::new);
+        *echoes = Echoes::from_secrets(known).map(Arc::new);
     }
 
     /// A text without the secrets that were put into requests so far, where it holds one: what a guest made of an answer may show what the

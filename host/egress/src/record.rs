@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::text::{cut, neutral_line};
-use berth_contract::{Report, Requested};
+use berth_contract::{Report, RequestRecord};
 use berth_policy::redact::{self, Keys};
 use url::Url;
 
@@ -30,7 +30,7 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn begin(report: &Arc<Report>, met: &Arc<Met>, method: &str) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let requested = Requested {
+        let requested = RequestRecord {
             began,
             method: neutral_line(cut(method, 32)),
             url: String::new(),
@@ -47,9 +47,9 @@ impl Record {
         Self { report, met, index, began: Instant::now(), received: 0 }
     }
 
-    fn update(&self, update: impl FnOnce(&mut Requested)) {
+    fn update(&self, update: impl FnOnce(&mut RequestRecord)) {
         if let Some(index) = self.index
-            && let Some(requested) = self.report.told().requests.get_mut(index)
+            && let Some(requested) = self.report.entries().requests.get_mut(index)
         {
             update(requested);
         }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::random;
-use crate::tasks::{Begun, Task, owner};
+use crate::tasks::{StartedTask, Task, owner};
 
 /// The one field of the form, and the key under which a client answers it.
 const FIELD: &str = "answer";
@@ -118,7 +118,7 @@ pub(crate) struct ForCall {
     /// Whether the client's revision has choices with titles of their own: since 2025-11-25.
     has_titles: bool,
     /// The call, where its client takes tasks.
-    begun: Option<Arc<Begun>>,
+    begun: Option<Arc<StartedTask>>,
 }
 
 enum Way {
@@ -167,7 +167,7 @@ impl ForCall {
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,
         brought: (Option<String>, Option<InputResponses>),
-        begun: Option<Arc<Begun>>,
+        begun: Option<Arc<StartedTask>>,
     ) -> Result<Self, ErrorData> {
         let by = context.client_info().map_or_else(
             || "MCP client".to_owned(),

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::answer;
 use crate::metrics::Metrics;
-use crate::tasks::{Begun, End, KEPT, QUICK, Task, Tasks};
+use crate::tasks::{End, KEPT, QUICK, StartedTask, Task, Tasks};
 
 /// Calls of one process at a time, which is more than a host runs: the others wait for a place there.
 const CALLS: u32 = 4096;
@@ -31,7 +31,7 @@ pub(crate) struct Calls {
 }
 
 /// What has become of a call when its request is answered.
-pub(crate) enum CameTo {
+pub(crate) enum CallResponse {
     Answer(Box<Answer>),
     Task(Arc<Task>),
 }
@@ -101,10 +101,10 @@ impl Calls {
         &self,
         request: Request,
         session: &Arc<str>,
-        begun: &Begun,
+        begun: &StartedTask,
         gone: &CancellationToken,
         structured: Structured,
-    ) -> CameTo {
+    ) -> CallResponse {
         let cancel = request.cancel.clone();
         let calls = self.clone();
         let mut call = Box::pin(async move { calls.run(request).await });
@@ -112,7 +112,7 @@ impl Calls {
         let mut may_begin = true;
         let task = loop {
             tokio::select! {
-                answer = &mut call => return CameTo::Answer(Box::new(answer)),
+                answer = &mut call => return CallResponse::Answer(Box::new(answer)),
                 () = gone.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 () = &mut quick, if may_begin => {
                     if let Some(task) = self.tasks.begin(begun, session, cancel.clone()) {
@@ -126,7 +126,7 @@ impl Calls {
         tokio::spawn(async move {
             let answer = call.await;
             let is_cancelled = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::Cancelled);
-            let end = if is_cancelled { End::Cancelled } else { End::of(calls.result(answer, structured)) };
+            let end = if is_cancelled { End::Cancelled } else { End::from_result(calls.result(answer, structured)) };
             calls.tasks.end(&kept, end);
             tokio::select! {
                 () = tokio::time::sleep(KEPT) => {}
@@ -134,6 +134,6 @@ impl Calls {
             }
             calls.tasks.forget(&kept);
         });
-        CameTo::Task(task)
+        CallResponse::Task(task)
     }
 }

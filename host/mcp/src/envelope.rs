@@ -26,7 +26,7 @@ pub(crate) struct Envelope {
 
 impl Envelope {
     /// The id of a request.
-    pub(crate) fn of(line: &[u8]) -> Option<RequestId> {
+    pub(crate) fn parse_id(line: &[u8]) -> Option<RequestId> {
         let mut envelope = Self::default();
         envelope.read(line);
         envelope.id()
@@ -139,7 +139,7 @@ mod tests {
             (b"", None),
         ];
         for (line, id) in cases {
-            assert_eq!(Envelope::of(line), id, "{}", String::from_utf8_lossy(line));
+            assert_eq!(Envelope::parse_id(line), id, "{}", String::from_utf8_lossy(line));
             let mut parts = Envelope::default();
             line.iter().for_each(|byte| parts.read(&[*byte]));
             assert_eq!(parts.id(), id);

@@ -15,13 +15,13 @@ mod extras;
 mod http;
 mod lines;
 mod metrics;
+mod progress;
 mod prompts;
 mod random;
 mod resources;
 mod server;
 mod stdio;
 mod tasks;
-mod telling;
 mod tools;
 
 pub use error::ServeError;

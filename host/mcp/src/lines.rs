@@ -187,7 +187,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             let start = self.line.trim_ascii_start();
             let is_object = start.strip_prefix(b"\xef\xbb\xbf").map_or(start, <[u8]>::trim_ascii_start).starts_with(b"{");
             let message = parsed(&self.line);
-            let id = message.as_ref().err().and_then(|_| Envelope::of(&self.line));
+            let id = message.as_ref().err().and_then(|_| Envelope::parse_id(&self.line));
             self.line.clear();
             self.line.shrink_to(BUFFER);
             match message {

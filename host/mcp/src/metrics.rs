@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
 
-use berth_host::Filtered;
+use berth_host::FilterSummary;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -58,7 +58,7 @@ impl Metrics {
     }
 
     /// Filters made an answer shorter.
-    pub(crate) fn filtered(&self, filtered: &Filtered) {
+    pub(crate) fn filtered(&self, filtered: &FilterSummary) {
         for (state, bytes) in ["whole", "shown"].into_iter().zip(filtered.bytes) {
             self.filtered.get_or_create(&[("filters", filtered.filters.join(",")), ("state", state.to_owned())]).inc_by(bytes);
         }

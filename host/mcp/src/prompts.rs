@@ -32,7 +32,7 @@ pub(crate) fn listed() -> Prompt {
 /// # Errors
 ///
 /// It has no such argument.
-pub(crate) fn told(host: &Host, tools: &[Arc<Definition>], arguments: Option<&JsonObject>) -> Result<GetPromptResult, ErrorData> {
+pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: Option<&JsonObject>) -> Result<GetPromptResult, ErrorData> {
     let mut text = "These tools run in a sandbox, under rules of the user's:\n".to_owned();
     for tool in tools {
         // A vector of bytes takes everything.

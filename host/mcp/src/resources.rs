@@ -42,7 +42,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
 /// There is no such thing, or it can't be read.
 pub(crate) async fn read(host: &Host, session: &Session, folders: &Folders, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (text, media_type) = match uri.strip_prefix(KEPT) {
-        Some(id) => (kept(host, session, id).await?, "text/plain"),
+        Some(id) => (read_kept(host, session, id).await?, "text/plain"),
         None if uri == RECORD => (record(session, folders.clone()).await?, "application/jsonl"),
         None => return Err(missing(uri)),
     };
@@ -54,7 +54,7 @@ pub(crate) fn missing(uri: &str) -> ErrorData {
 }
 
 /// A part of a kept answer: a call of the tool that reads on in it, under the rules of any, and recorded as one.
-async fn kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
+async fn read_kept(host: &Host, session: &Session, asked: &str) -> Result<String, ErrorData> {
     let unknown = || missing(&format!("{KEPT}{asked}"));
     let (id, query) = asked.split_once('?').unwrap_or((asked, ""));
     let mut arguments = json!({ "id": id });

@@ -19,12 +19,12 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use crate::approver::{Asking, ForCall, Tickets};
-use crate::calls::{Calls, CameTo};
+use crate::calls::{CallResponse, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
 use crate::metrics::Metrics;
-use crate::tasks::{Begun, Task};
-use crate::telling::Telling;
+use crate::progress::ProgressSender;
+use crate::tasks::{StartedTask, Task};
 use crate::{prompts, resources, tools};
 
 /// What the client tells its model about this server.
@@ -96,7 +96,7 @@ impl Server {
     ///
     /// The key that seals what clients bring back can't be read or made.
     pub fn new(host: Arc<Host>, folders: Folders, approvals: &Approvals) -> Result<Self, ServeError> {
-        let asking = Asking { mcp: approvals.mcp, posting: PostingApprover::of(&folders, approvals) };
+        let asking = Asking { mcp: approvals.mcp, posting: PostingApprover::new(&folders, approvals) };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));
@@ -152,12 +152,12 @@ impl Server {
     }
 
     fn task(&self, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Task>, ErrorData> {
-        self.calls.tasks.of(self.session(&context.extensions)?.name(), id)
+        self.calls.tasks.find(self.session(&context.extensions)?.name(), id)
     }
 
     /// The tools as they are now, to be compared with what they become.
     fn watch(&self, session: Session) -> Watch {
-        let before = tools::of(&self.host, &session).unwrap_or_default();
+        let before = tools::list(&self.host, &session).unwrap_or_default();
         let (host, changes) = (Arc::clone(&self.host), self.host.changes());
         Watch { host, session, changes, before, gone: self.connection.gone.clone(), end: self.calls.end.clone() }
     }
@@ -190,7 +190,7 @@ impl Watch {
                 () = self.gone.cancelled() => return false,
                 () = self.end.cancelled() => return false,
             }
-            let now = tools::of(&self.host, &self.session).unwrap_or_default();
+            let now = tools::list(&self.host, &self.session).unwrap_or_default();
             if now != self.before {
                 self.before = now;
                 return true;
@@ -245,7 +245,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let cursor = request.and_then(|request| request.cursor);
-        tools::page(&tools::of(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), self.structured(&context))
+        tools::page(&tools::list(&self.host, &self.session(&context.extensions)?)?, cursor.as_deref(), self.structured(&context))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -255,13 +255,13 @@ impl ServerHandler for Server {
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let session = self.session(&context.extensions)?;
-        let begun = takes_tasks(&context).then(Arc::<Begun>::default);
+        let begun = takes_tasks(&context).then(Arc::<StartedTask>::default);
         let structured = self.structured(&context);
         let brought = (request_state, input_responses);
         let approver = Arc::new(ForCall::new(&self.asking, &self.tickets, session.name(), &context, brought, begun.clone()).await?);
         let token = context.meta.get_progress_token();
         let (telling, told) = (token.is_some() || begun.is_some())
-            .then(|| Telling::begin(&context.peer, token, begun.clone()))
+            .then(|| ProgressSender::begin(&context.peer, token, begun.clone()))
             .map_or((None, None), |(telling, told)| (Some(Arc::new(telling)), told));
         let request = Request {
             session: Some(session.clone()),
@@ -272,7 +272,7 @@ impl ServerHandler for Server {
             ..Request::new(name, Value::Object(arguments.unwrap_or_default()))
         };
         let came_to = match begun {
-            None => CameTo::Answer(Box::new(self.calls.run(request).await)),
+            None => CallResponse::Answer(Box::new(self.calls.run(request).await)),
             Some(begun) => self.calls.run_or_begin(request, session.name(), &begun, &context.ct, structured).await,
         };
         // What was told comes before the answer.
@@ -286,8 +286,8 @@ impl ServerHandler for Server {
             }
         }
         match came_to {
-            CameTo::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
-            CameTo::Answer(answer) => {
+            CallResponse::Task(task) => Ok(CreateTaskResult::new(task.seed()).into()),
+            CallResponse::Answer(answer) => {
                 let asked = answer.outcome.as_ref().err().is_some_and(|failure| failure.category == Category::ConfirmationRequired);
                 if let Some(required) = approver.required().filter(|_| asked) {
                     return Ok(required.into());
@@ -298,7 +298,7 @@ impl ServerHandler for Server {
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
-        self.task(&request.task_id, &context).map(|task| GetTaskResult::new(task.told()))
+        self.task(&request.task_id, &context).map(|task| GetTaskResult::new(task.describe()))
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
@@ -336,10 +336,10 @@ impl ServerHandler for Server {
             let unknown = || Err(ErrorData::invalid_params(format!("there is no such prompt; there is `{}`", prompts::TOOLS), None));
             return self.extras.prompt(&session, &request).await.unwrap_or_else(unknown).map(GetPromptResponse::from);
         }
-        let tools = tools::of(&self.host, &session)?;
+        let tools = tools::list(&self.host, &session)?;
         let host = Arc::clone(&self.host);
         // What is said of a path is looked for on the disk.
-        let told = tokio::task::spawn_blocking(move || prompts::told(&host, &tools, request.arguments.as_ref())).await;
+        let told = tokio::task::spawn_blocking(move || prompts::answer_prompt(&host, &tools, request.arguments.as_ref())).await;
         told.unwrap_or_else(|error| Err(ErrorData::internal_error(error.to_string(), None))).map(GetPromptResponse::from)
     }
 

@@ -49,7 +49,7 @@ const LATEST: Duration = Duration::from_secs(5);
 
 /// A call of a client that takes tasks, until it is one.
 #[derive(Debug, Default)]
-pub(crate) struct Begun(Mutex<Stage>);
+pub(crate) struct StartedTask(Mutex<Stage>);
 
 #[derive(Debug)]
 enum Stage {
@@ -66,7 +66,7 @@ impl Default for Stage {
     }
 }
 
-impl Begun {
+impl StartedTask {
     fn stage(&self) -> MutexGuard<'_, Stage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +134,7 @@ pub(crate) enum End {
 
 impl End {
     /// Of a result.
-    pub(crate) fn of(result: Result<CallToolResult, ErrorData>) -> Self {
+    pub(crate) fn from_result(result: Result<CallToolResult, ErrorData>) -> Self {
         match result.and_then(|result| serde_json::to_string(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))) {
             Ok(text) => Self::Completed(text),
             Err(error) => Self::Failed(error),
@@ -213,11 +213,11 @@ impl Task {
 
     /// What it is at, as the protocol has it when it is made.
     pub(crate) fn seed(&self) -> rmcp::model::Task {
-        self.told().task
+        self.describe().task
     }
 
     /// What it is at, with what it asks or came to.
-    pub(crate) fn told(&self) -> DetailedTask {
+    pub(crate) fn describe(&self) -> DetailedTask {
         let state = self.state();
         let mut task = rmcp::model::Task::new(&self.id, TaskStatus::Working, &self.created, &state.updated);
         task.status_message.clone_from(&state.message);
@@ -255,7 +255,7 @@ impl Tasks {
     }
 
     /// Makes a call a task of its session, where there is a place for one and its request doesn't end with a question.
-    pub(crate) fn begin(&self, begun: &Begun, session: &Arc<str>, cancel: CancellationToken) -> Option<Arc<Task>> {
+    pub(crate) fn begin(&self, begun: &StartedTask, session: &Arc<str>, cancel: CancellationToken) -> Option<Arc<Task>> {
         let mut stage = begun.stage();
         let mut held = self.held();
         let of_session = held.values().filter(|task| owner(&task.session) == owner(session)).count();
@@ -278,7 +278,7 @@ impl Tasks {
     /// # Errors
     ///
     /// The session has none with that id, or it ended too long ago.
-    pub(crate) fn of(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
+    pub(crate) fn find(&self, session: &str, id: &str) -> Result<Arc<Task>, ErrorData> {
         let task = self.held().get(id).filter(|task| *task.session == *session).map(Arc::clone);
         task.ok_or_else(|| {
             let kept = KEPT.as_secs() / 60;
@@ -299,7 +299,7 @@ impl Tasks {
                  minutes after their end",
                 KEPT.as_secs() / 60
             );
-            End::of(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))
+            End::from_result(Ok(CallToolResult::error(vec![ContentBlock::text(why)])))
         } else {
             end
         };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn begin(tasks: &Tasks, of: &str) -> Option<Arc<Task>> {
-        tasks.begin(&Begun::default(), &session(of), CancellationToken::new())
+        tasks.begin(&StartedTask::default(), &session(of), CancellationToken::new())
     }
 
     fn answer(bytes: usize) -> End {
@@ -343,12 +343,12 @@ mod tests {
     fn a_task_is_its_session_s_and_nobody_guesses_it() {
         let tasks = Tasks::default();
         let task = begin(&tasks, "a").expect("there is a place");
-        assert!(tasks.of("a", &task.id).is_ok());
-        assert!(tasks.of("b", &task.id).is_err(), "another session's");
-        assert!(tasks.of("a", "").is_err() && tasks.of("a", &task.id[1..]).is_err());
+        assert!(tasks.find("a", &task.id).is_ok());
+        assert!(tasks.find("b", &task.id).is_err(), "another session's");
+        assert!(tasks.find("a", "").is_err() && tasks.find("a", &task.id[1..]).is_err());
         assert!(task.id.len() >= 32, "{}", task.id);
         tasks.forget(&task);
-        assert!(tasks.of("a", &task.id).is_err());
+        assert!(tasks.find("a", &task.id).is_err());
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn answers_are_kept_within_a_budget_and_what_is_beyond_is_told() {
         let tasks = Tasks::default();
-        let told = |task: &Task| serde_json::to_value(task.told()).expect("is JSON");
+        let told = |task: &Task| serde_json::to_value(task.describe()).expect("is JSON");
         for of in 0..BYTES / BYTES_OF_SESSION {
             let of = of.to_string();
             let (first, second) = (begin(&tasks, &of).expect("there is a place"), begin(&tasks, &of).expect("there is a place"));
@@ -387,37 +387,37 @@ mod tests {
     #[test]
     fn a_question_ends_an_open_request_and_is_asked_in_a_task() {
         let tasks = Tasks::default();
-        let open = Begun::default();
+        let open = StartedTask::default();
         assert!(open.asks().is_none());
         assert!(tasks.begin(&open, &session("a"), CancellationToken::new()).is_none(), "its request has its answer");
 
-        let begun = Begun::default();
+        let begun = StartedTask::default();
         let task = tasks.begin(&begun, &session("a"), CancellationToken::new()).expect("there is a place");
         let asked = begun.asks().expect("it is a task");
         let mut answers = asked.ask(form());
-        let told = serde_json::to_value(task.told()).expect("is JSON");
+        let told = serde_json::to_value(task.describe()).expect("is JSON");
         assert_eq!(told["status"], "input_required");
         assert_eq!(told["inputRequests"]["question-1"]["params"]["message"], "May it?", "{told}");
         task.answered([("question-2".to_owned(), json!("no")), (String::new(), json!("yes"))].into());
-        assert_eq!(task.told().status(), TaskStatus::InputRequired, "what answers nothing counts for nothing");
+        assert_eq!(task.describe().status(), TaskStatus::InputRequired, "what answers nothing counts for nothing");
         assert!(answers.try_recv().is_err());
         task.answered([("question-1".to_owned(), json!("yes"))].into());
         assert_eq!(answers.try_recv().ok(), Some(json!("yes")));
-        assert_eq!(task.told().status(), TaskStatus::Working);
+        assert_eq!(task.describe().status(), TaskStatus::Working);
 
         let mut late = task.ask(form());
         tasks.end(&task, End::Cancelled);
         assert!(late.try_recv().is_err());
-        assert_eq!(task.told().status(), TaskStatus::Cancelled);
-        assert!(task.ask(form()).try_recv().is_err() && task.told().status() == TaskStatus::Cancelled, "it asks nothing any more");
+        assert_eq!(task.describe().status(), TaskStatus::Cancelled);
+        assert!(task.ask(form()).try_recv().is_err() && task.describe().status() == TaskStatus::Cancelled, "it asks nothing any more");
     }
 
     #[test]
     fn an_error_of_the_protocol_fails_a_task_and_no_other_does() {
         let tasks = Tasks::default();
         let task = begin(&tasks, "a").expect("there is a place");
-        tasks.end(&task, End::of(Err(ErrorData::invalid_params("no such tool", None))));
-        let told = serde_json::to_value(task.told()).expect("is JSON");
+        tasks.end(&task, End::from_result(Err(ErrorData::invalid_params("no such tool", None))));
+        let told = serde_json::to_value(task.describe()).expect("is JSON");
         assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!(-32602)), "{told}");
         assert!(told.get("result").is_none());
     }

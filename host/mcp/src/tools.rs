@@ -20,7 +20,7 @@ const FRESH: u64 = 60_000;
 /// # Errors
 ///
 /// What is remembered of the session can't be read.
-pub(crate) fn of(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
+pub(crate) fn list(host: &Host, session: &Session) -> Result<Vec<Arc<Definition>>, ErrorData> {
     let offered = host.tools_for(session).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(offered.into_iter().map(|offered| offered.definition).collect())
 }

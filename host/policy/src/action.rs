@@ -18,7 +18,7 @@ pub struct Action<'a> {
     /// How the tool behaves, as far as that is believed: claims that relax something count only where they are enforced or approved.
     pub annotations: Annotations,
     /// What the call acts on, paths in the form that they really have.
-    pub subjects: &'a [ActedOn],
+    pub subjects: &'a [ResolvedSubject],
     /// Whether the tool is believed in what it acts on. Otherwise rules look at the whole call as well.
     pub subjects_believed: bool,
     /// The arguments, an object; its paths are absolute.
@@ -45,7 +45,7 @@ impl Action<'_> {
 
 /// Something that a call acts on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActedOn {
+pub struct ResolvedSubject {
     /// What the text names.
     pub kind: SubjectKind,
     /// What is done to it.

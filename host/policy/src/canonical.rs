@@ -48,13 +48,13 @@ fn write(value: &Value, text: &mut String) {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> String {
+    fn canonical_text(text: &str) -> String {
         canonical(&serde_json::from_str(text).expect("it is JSON"))
     }
 
     #[test]
     fn the_order_of_keys_does_not_matter() {
-        assert_eq!(of(r#"{"a":1,"b":{"x":[1,2],"y":null}}"#), of(r#"{ "b": {"y":null, "x":[1,2]}, "a":1 }"#));
+        assert_eq!(canonical_text(r#"{"a":1,"b":{"x":[1,2],"y":null}}"#), canonical_text(r#"{ "b": {"y":null, "x":[1,2]}, "a":1 }"#));
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         ];
         for (index, one) in all.iter().enumerate() {
             for other in &all[index + 1..] {
-                assert_ne!(of(one), of(other), "{one} and {other}");
+                assert_ne!(canonical_text(one), canonical_text(other), "{one} and {other}");
             }
         }
     }

@@ -10,7 +10,7 @@ const HOUR: u64 = 3_600_000;
 
 /// The bounds. 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct QuotaBounds {
     /// Calls of one session, each counted once, however often it is tried.
     pub calls: u64,
     /// Acting calls of one session within an hour, whenever it begins.
@@ -28,14 +28,14 @@ pub struct Counts<'a> {
 
 /// A place that a call has taken, to be given back if it doesn't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QuotaPlace {
     counted: bool,
     acted: Option<u64>,
 }
 
 /// A bound that leaves no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum QuotaLimit {
     /// The session has made all its calls.
     Quota,
     /// There were as many acting calls within the last hour as may be.
@@ -45,7 +45,7 @@ pub enum Reached {
     },
 }
 
-impl Bounds {
+impl QuotaBounds {
     /// Whether a call has to be counted at all.
     pub fn concern(&self, acts: bool) -> bool {
         self.calls > 0 || (acts && self.acting_per_hour > 0)
@@ -56,9 +56,9 @@ impl Bounds {
     /// # Errors
     ///
     /// The bound that is reached; the quota first, since waiting doesn't help there.
-    pub fn take(&self, counts: &mut Counts<'_>, acts: bool, now: u64) -> Result<Place, Reached> {
+    pub fn take(&self, counts: &mut Counts<'_>, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
         if self.calls > 0 && *counts.calls >= self.calls {
-            return Err(Reached::Quota);
+            return Err(QuotaLimit::Quota);
         }
         let rated = acts && self.acting_per_hour > 0;
         if rated {
@@ -67,7 +67,7 @@ impl Bounds {
             // The bound may have been lowered since: then more than one has to end first.
             if let Some(above) = counts.acted.len().checked_sub(most) {
                 let ends = counts.acted.get(above).map_or(HOUR, |at| (at + HOUR).saturating_sub(now));
-                return Err(Reached::Rate { again_after: Duration::from_millis(ends) });
+                return Err(QuotaLimit::Rate { again_after: Duration::from_millis(ends) });
             }
             counts.acted.push_back(now);
         }
@@ -75,11 +75,11 @@ impl Bounds {
         if counted {
             *counts.calls += 1;
         }
-        Ok(Place { counted, acted: rated.then_some(now) })
+        Ok(QuotaPlace { counted, acted: rated.then_some(now) })
     }
 }
 
-impl Place {
+impl QuotaPlace {
     /// Gives the place back.
     pub fn give_back(self, counts: &mut Counts<'_>) {
         if self.counted {
@@ -111,21 +111,21 @@ mod tests {
     }
 
     impl Session {
-        fn take(&mut self, bounds: Bounds, acts: bool, now: u64) -> Result<Place, Reached> {
+        fn take(&mut self, bounds: QuotaBounds, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
             bounds.take(&mut Counts { calls: &mut self.calls, acted: &mut self.acted }, acts, now)
         }
 
-        fn give_back(&mut self, place: Place) {
+        fn give_back(&mut self, place: QuotaPlace) {
             place.give_back(&mut Counts { calls: &mut self.calls, acted: &mut self.acted });
         }
     }
 
-    fn bounds(calls: u64, acting_per_hour: u64) -> Bounds {
-        Bounds { calls, acting_per_hour }
+    fn bounds(calls: u64, acting_per_hour: u64) -> QuotaBounds {
+        QuotaBounds { calls, acting_per_hour }
     }
 
-    fn rate(milliseconds: u64) -> Reached {
-        Reached::Rate { again_after: Duration::from_millis(milliseconds) }
+    fn rate(milliseconds: u64) -> QuotaLimit {
+        QuotaLimit::Rate { again_after: Duration::from_millis(milliseconds) }
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
             session.take(bounds(3, 0), acts, 0).expect("there is a place");
         }
         for now in [0, HOUR, 1000 * HOUR] {
-            assert_eq!(session.take(bounds(3, 0), false, now), Err(Reached::Quota));
+            assert_eq!(session.take(bounds(3, 0), false, now), Err(QuotaLimit::Quota));
         }
         assert_eq!(session.calls, 3, "a refused call is not counted");
     }
@@ -180,7 +180,7 @@ mod tests {
         let mut session = Session::default();
         let most = bounds(1, 1);
         let place = session.take(most, true, 7).expect("there is a place");
-        assert_eq!(session.take(most, true, 8), Err(Reached::Quota));
+        assert_eq!(session.take(most, true, 8), Err(QuotaLimit::Quota));
         session.give_back(place);
         assert_eq!((session.calls, session.acted.len()), (0, 0));
         session.take(most, true, 9).expect("there is a place again");
@@ -192,7 +192,7 @@ mod tests {
         session.take(bounds(9, 1), true, 0).expect("there is a place");
         assert_eq!(session.take(bounds(9, 1), true, 1), Err(rate(HOUR - 1)));
         assert_eq!((session.calls, session.acted.len()), (1, 1));
-        assert_eq!(session.take(bounds(1, 9), true, 1), Err(Reached::Quota));
+        assert_eq!(session.take(bounds(1, 9), true, 1), Err(QuotaLimit::Quota));
         assert_eq!((session.calls, session.acted.len()), (1, 1));
     }
 

@@ -28,7 +28,7 @@ mod trust;
 mod warnings;
 mod web;
 
-pub use action::{ActedOn, Action, Phase, Trust};
+pub use action::{Action, Phase, ResolvedSubject, Trust};
 pub use autonomy::Autonomy;
 pub use backoff::Backoff;
 pub use canonical::canonical;
@@ -37,7 +37,7 @@ pub type Blocklist = berth_commands::Blocklist<Origin>;
 
 pub use berth_commands as commands;
 pub use berth_commands::{DEFAULT_BLOCKED, command_line, last_command};
-pub use counts::{Bounds, Counts, Place, Reached};
+pub use counts::{Counts, QuotaBounds, QuotaLimit, QuotaPlace};
 pub use decision::{Decision, Gate, Verdict};
 pub use dependencies::{Dependencies, Needs};
 pub use injection::injections;
@@ -50,6 +50,6 @@ pub use programs::Programs;
 pub use reached::ReachedPaths;
 pub use repetition::{Circle, Levels, Reaction, Repeated, Repetition, RepetitionLimits};
 pub use switches::Switches;
-pub use trust::Trusted;
+pub use trust::ProviderTrust;
 pub use warnings::SecurityLines;
 pub use web::{Web, origins};

@@ -5,7 +5,7 @@ use berth_contract::SubjectKind;
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
-use berth_commands::look;
+use berth_commands::analyze;
 
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ fn wants(action: &Action<'_>) -> Option<Wants> {
         return Some(Wants::Call);
     }
     commands.find_map(|subject| {
-        let looked = look(&subject.text);
+        let looked = analyze(&subject.text);
         let mut programs = looked.commands.iter().filter(|simple| !simple.program.is_empty());
         let alone = looked.unresolved.is_none() && programs.clone().all(|simple| simple.needs_network);
         programs.find(|simple| simple.needs_network).map(|simple| Wants::Command { program: simple.program.clone(), alone })

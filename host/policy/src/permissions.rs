@@ -41,7 +41,7 @@ pub struct Permissions {
 
 /// What the rules say of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Permitted<'p> {
+pub(crate) struct PermissionMatch<'p> {
     pub(crate) permission: &'p Permission,
     /// Whether a person has allowed exactly these commands: by rules without a wildcard.
     pub(crate) exactly: bool,
@@ -90,7 +90,7 @@ impl Permissions {
 
     /// What the rules say of a call; None where they say nothing of something that it acts on, and deny and ask for nothing else.
     /// `commands`: its command subjects, looked into, in their order.
-    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Arc<Command>]) -> Option<Permitted<'_>> {
+    pub(crate) fn answer(&self, action: &Action<'_>, commands: &[Arc<Command>]) -> Option<PermissionMatch<'_>> {
         if self.tools.is_empty() {
             return None;
         }
@@ -102,18 +102,18 @@ impl Permissions {
         let mut commands = commands.iter();
         for subject in action.subjects {
             match subject.kind {
-                SubjectKind::Path | SubjectKind::Name => answer.of(|pattern| pattern.matches_path(&subject.text)),
-                SubjectKind::Command => answer.of_command(&subject.text, commands.next().map(|command| &**command)),
-                SubjectKind::Url | SubjectKind::Text => answer.of(|pattern| pattern.matches_text(&subject.text)),
+                SubjectKind::Path | SubjectKind::Name => answer.add_match(|pattern| pattern.matches_path(&subject.text)),
+                SubjectKind::Command => answer.add_command(&subject.text, commands.next().map(|command| &**command)),
+                SubjectKind::Url | SubjectKind::Text => answer.add_match(|pattern| pattern.matches_text(&subject.text)),
             }
         }
         if action.subjects.is_empty() || !action.subjects_believed {
             let text = format!("{} {}", action.tool, canonical(action.arguments));
-            answer.of(|pattern| pattern.matches_text(&text));
+            answer.add_match(|pattern| pattern.matches_text(&text));
         }
         let Answer { worst, silent, exactly, .. } = answer;
         let permission = worst.filter(|worst| !silent || worst.verdict > Verdict::Allow)?;
-        Some(Permitted { permission, exactly: exactly && permission.verdict == Verdict::Allow })
+        Some(PermissionMatch { permission, exactly: exactly && permission.verdict == Verdict::Allow })
     }
 }
 
@@ -134,14 +134,14 @@ impl<'p> Answer<'p> {
         of_each.fold(None, more_severe)
     }
 
-    fn of(&mut self, matches: impl Fn(&Pattern) -> bool) {
+    fn add_match(&mut self, matches: impl Fn(&Pattern) -> bool) {
         let first = self.first(&matches);
         self.silent |= first.is_none();
         self.worst = first.into_iter().fold(self.worst, more_severe);
     }
 
     /// A command is allowed where all that it consists of is, or where the whole is by the letter.
-    fn of_command(&mut self, text: &str, command: Option<&Command>) {
+    fn add_command(&mut self, text: &str, command: Option<&Command>) {
         let whole = self.first(&|pattern| pattern.matches_text(text));
         match whole {
             Some(permission) if permission.verdict == Verdict::Allow && permission.pattern.is_exactly(text) => {
@@ -154,7 +154,7 @@ impl<'p> Answer<'p> {
         self.exactly = false;
         match command.map(|command| command.texts.as_slice()) {
             None | Some([]) => self.silent |= whole.is_none(),
-            Some(texts) => texts.iter().for_each(|text| self.of(|pattern| pattern.matches_text(text))),
+            Some(texts) => texts.iter().for_each(|text| self.add_match(|pattern| pattern.matches_text(text))),
         }
     }
 }
@@ -165,7 +165,7 @@ fn more_severe<'p>(worst: Option<&'p Permission>, next: &'p Permission) -> Optio
 
 impl Permissions {
     /// What this gate says.
-    pub(crate) fn say(&self, permitted: Permitted<'_>, action: &Action<'_>) -> Decision {
+    pub(crate) fn say(&self, permitted: PermissionMatch<'_>, action: &Action<'_>) -> Decision {
         let Permission { verdict, rule, place, .. } = permitted.permission;
         let remedy: Cow<'static, str> = match verdict {
             Verdict::Allow => "To have it ask, put a rule with `action = \"ask\"` before it.".into(),

@@ -12,9 +12,9 @@ use crate::autonomy::Autonomy;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::network::Network;
 use crate::origin::{Origin, OriginKind, Placed};
-use crate::permissions::{Permissions, Permitted};
+use crate::permissions::{PermissionMatch, Permissions};
 use crate::rules::RuleSet;
-use crate::trust::Trusted;
+use crate::trust::ProviderTrust;
 use crate::web::Web;
 use berth_commands::{Blocked, Command, Risk};
 
@@ -72,7 +72,7 @@ pub struct Policy {
     /// `[tools.web]`. None: the web tools aren't there.
     pub web: Option<Web>,
     /// `[plugins.NAME] trust`.
-    pub trusted: Trusted,
+    pub trusted: ProviderTrust,
 }
 
 impl Default for Policy {
@@ -90,7 +90,7 @@ impl Default for Policy {
             ask_for_medium_risk: Placed { value: true, ..Placed::default() },
             network: Placed::default(),
             web: None,
-            trusted: Trusted::default(),
+            trusted: ProviderTrust::default(),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Policy {
     /// Every gate is asked, in the order of [`GATES`]. The first that denies decides; else the first that asks; else the first that
     /// allows. `confirmed`: a person has agreed, so what would ask is allowed. Nothing else changes.
     pub fn decide(&self, action: &Action<'_>, confirmed: bool) -> Decision {
-        let seen = Seen::of(self, action);
+        let seen = Seen::new(self, action);
         let mut decided: Option<Decision> = None;
         for gate in GATES {
             let Some(said) = self.say(gate, action, &seen) else { continue };
@@ -121,7 +121,7 @@ impl Policy {
 
     /// What each gate says of a call, in their order; None where it has nothing against it and nothing for it.
     pub fn explain(&self, action: &Action<'_>) -> Vec<(Gate, Option<Decision>)> {
-        let seen = Seen::of(self, action);
+        let seen = Seen::new(self, action);
         GATES.iter().map(|gate| (*gate, self.say(*gate, action, &seen))).collect()
     }
 
@@ -295,11 +295,11 @@ pub struct Definition<'a> {
 struct Seen<'p> {
     /// The commands that the call runs, looked into.
     commands: Vec<Arc<Command>>,
-    permitted: Option<Permitted<'p>>,
+    permitted: Option<PermissionMatch<'p>>,
 }
 
 impl<'p> Seen<'p> {
-    fn of(policy: &'p Policy, action: &Action<'_>) -> Self {
+    fn new(policy: &'p Policy, action: &Action<'_>) -> Self {
         let commands = action.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command);
         let commands: Vec<Arc<Command>> = commands.map(|subject| Command::read(&subject.text)).collect();
         let permitted = policy.permissions.answer(action, &commands);

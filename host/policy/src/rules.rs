@@ -10,7 +10,7 @@ use berth_contract::Access;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::action::{ActedOn, Action, Phase, Trust};
+use crate::action::{Action, Phase, ResolvedSubject, Trust};
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::path_globs::PathGlobs;
@@ -199,7 +199,7 @@ impl Rule {
             && self.arguments.iter().all(|argument| argument.matches(action.arguments, self.effect))
     }
 
-    fn matches_subject(&self, action: &Action<'_>, subject: Option<&ActedOn>) -> bool {
+    fn matches_subject(&self, action: &Action<'_>, subject: Option<&ResolvedSubject>) -> bool {
         let access = subject.map_or(if action.acts() { Access::Write } else { Access::Read }, |subject| subject.access);
         let path = || subject.filter(|subject| subject.kind.is_path()).map(|subject| Path::new(&subject.text));
         self.bounds(access) && (self.paths.is_none() || path().is_some_and(|path| self.covers(path)))

@@ -77,7 +77,7 @@ struct Escape {
 
 impl Readings {
     /// Looks through a text, in a time that is linear in its length.
-    pub fn of(text: &[u8]) -> Self {
+    pub fn new(text: &[u8]) -> Self {
         Self::to_depth(text, DEPTH)
     }
 
@@ -386,7 +386,7 @@ mod tests {
 
     #[track_caller]
     fn reads(text: &str, as_what: &str) {
-        let readings = Readings::of(text.as_bytes());
+        let readings = Readings::new(text.as_bytes());
         let whole = readings.at(0).iter().any(|reading| reading.bytes() == as_what.as_bytes() && reading.end == text.len());
         assert!(whole, "{text} is read as {:?}", readings.at(0));
     }
@@ -459,7 +459,7 @@ mod tests {
     #[test]
     fn what_is_no_escape_stands_for_itself() {
         for text in ["%2", "%zz", "&#;", "&nothing;", "&#xFFFFFFFF;", "\\ud83d", "\\ud83dabcdef", "=x", "%", "&", "a+b", "\\"] {
-            let readings = Readings::of(text.as_bytes());
+            let readings = Readings::new(text.as_bytes());
             assert!(
                 readings.escapes.iter().flat_map(|escape| &escape.all).all(|reading| reading.end < text.len() || text.starts_with('\\')),
                 "{text}: {readings:?}"
@@ -473,7 +473,7 @@ mod tests {
     fn hostile_texts_are_read_in_linear_time() {
         for piece in ["\\", "%25", "&amp;", "\\u005c", "&#x26;", "=3D", "%5C", "\\\\u005c", "&", "%"] {
             let text = piece.repeat(20_000);
-            let readings = Readings::of(text.as_bytes());
+            let readings = Readings::new(text.as_bytes());
             assert!(readings.escapes.iter().all(|escape| escape.all.len() <= 8 * DEPTH), "{piece}");
         }
     }

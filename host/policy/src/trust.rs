@@ -9,24 +9,24 @@ use crate::origin::Placed;
 
 /// The trust that the operator has in plugins, by their names.
 #[derive(Clone, Debug, Default)]
-pub struct Trusted {
+pub struct ProviderTrust {
     /// Plugins that something is said of.
     pub plugins: HashMap<String, Placed<Trust>>,
 }
 
-impl Trusted {
-    fn of(&self, provider: &str) -> Option<&Placed<Trust>> {
+impl ProviderTrust {
+    fn get(&self, provider: &str) -> Option<&Placed<Trust>> {
         if self.plugins.is_empty() { None } else { self.plugins.get(provider) }
     }
 
     /// How far the call is trusted: the least of its plugin and of what asks for it.
     pub(crate) fn least(&self, action: &Action<'_>) -> Trust {
-        self.of(action.provider).map_or(action.trust, |plugin| plugin.value.max(action.trust))
+        self.get(action.provider).map_or(action.trust, |plugin| plugin.value.max(action.trust))
     }
 
     /// Whether nothing of the plugin's tool passes.
     pub(crate) fn denies_all(&self, provider: &str, harmless: bool) -> bool {
-        self.of(provider).is_some_and(|trust| refuses(trust.value, harmless))
+        self.get(provider).is_some_and(|trust| refuses(trust.value, harmless))
     }
 
     /// What this gate says: a denial, or nothing.
@@ -39,7 +39,7 @@ impl Trusted {
             Trust::Blocked => "trust = \"blocked\"",
             _ => "trust = \"quarantined\", which may look, but neither act nor reach the world",
         };
-        let plugin = self.of(action.provider).filter(|plugin| plugin.value == least);
+        let plugin = self.get(action.provider).filter(|plugin| plugin.value == least);
         let (place, remedy): (_, Cow<'static, str>) = match plugin {
             Some(plugin) => {
                 let own = || format!("To allow it, set `trust = \"verified\"` in [plugins.{}].", action.provider);

@@ -31,7 +31,7 @@ impl Web {
     }
 
     fn say_of(&self, url: &str, method: &str, allowed: bool) -> Option<Decision> {
-        let target = match Target::of(url) {
+        let target = match Target::parse(url) {
             Ok(target) => target,
             Err(why) => return Some(unreadable(why)),
         };
@@ -70,7 +70,7 @@ impl Web {
 /// The places that a call of the web tools goes to, as [`Target::origin`]: once it was decided that it may run, they count as granted for it.
 /// None for the tools of other plugins.
 pub fn origins(action: &Action<'_>) -> Vec<String> {
-    let mut origins: Vec<String> = urls(action).filter_map(|url| Target::of(url).ok()).map(|target| target.origin()).collect();
+    let mut origins: Vec<String> = urls(action).filter_map(|url| Target::parse(url).ok()).map(|target| target.origin()).collect();
     origins.sort();
     origins.dedup();
     origins

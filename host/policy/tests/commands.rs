@@ -5,8 +5,8 @@ use std::fmt::Write;
 use berth_contract::{Access, Annotations, SubjectKind};
 use serde_json::json;
 
-use berth_policy::commands::look;
-use berth_policy::{ActedOn, Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, Trust, Verdict};
+use berth_policy::commands::analyze;
+use berth_policy::{Action, Blocklist, DEFAULT_BLOCKED, Gate, Placed, Policy, ResolvedSubject, Trust, Verdict};
 
 /// Rows of `decision | class | programs | command`, under headings that say what the commands are in truth.
 const TABLE: &str = include_str!("commands/table.txt");
@@ -39,7 +39,7 @@ fn rows() -> Vec<Row<'static>> {
 fn decision(command: &str) -> &'static str {
     let list = Blocklist::new(DEFAULT_BLOCKED.iter().map(|entry| ((*entry).to_owned(), "the default")));
     let policy = Policy { blocklist: list, strict_parse: Placed::default(), ..Policy::default() };
-    let subjects = [ActedOn { kind: SubjectKind::Command, access: Access::Write, text: command.to_owned() }];
+    let subjects = [ResolvedSubject { kind: SubjectKind::Command, access: Access::Write, text: command.to_owned() }];
     let arguments = json!({});
     let action = Action {
         tool: "bash",
@@ -65,7 +65,7 @@ fn decision(command: &str) -> &'static str {
 }
 
 fn row(command: &str, written: &str) -> String {
-    let looked = look(command);
+    let looked = analyze(command);
     let mut programs: Vec<String> = Vec::new();
     for simple in &looked.commands {
         let name = if simple.program.is_empty() { simple.text.clone() } else { simple.program.clone() };

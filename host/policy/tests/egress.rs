@@ -24,7 +24,7 @@ fn anything() -> Reach {
 /// Whether a request passes, up to its connection: by its URL, and by the address that it has or that its name leads to. A port is no reason
 /// to refuse here.
 fn passes(reach: &Reach, url: &str, leads_to: Option<IpAddr>) -> Result<Target, String> {
-    let target = Target::of(url)?;
+    let target = Target::parse(url)?;
     reach.request(&target, "GET", &[target.origin()]).map_err(|denial| denial.to_string())?;
     if let Some(address) = target.host.address().or(leads_to) {
         reach.address(&target, address, &[]).map_err(|denial| denial.to_string())?;
@@ -193,7 +193,7 @@ proptest! {
             let ranges = ["10.0.0.0/8", "168.0.0.0/8", "100.0.0.0/8", "169.0.0.0/8", "::/7", "2000::/7", "fc00::/7", "*.example.com"];
             let opened = Reach { private: ranges.iter().filter_map(|range| PrivateHosts::new(range).ok()).map(placed).collect(), ..anything() };
             prop_assert!(passes(&opened, &url, None).is_err(), "{url}");
-            let Ok(Target { host: Host::Address(leads_to), .. }) = Target::of(&url) else { continue };
+            let Ok(Target { host: Host::Address(leads_to), .. }) = Target::parse(&url) else { continue };
             prop_assert!(passes(&opened, "http://a.example.com/", Some(leads_to)).is_err(), "{leads_to}");
         }
     }
@@ -219,7 +219,7 @@ proptest! {
         for text in [text.clone(), format!("https://{text}"), format!("http://{text}/")] {
             if let Ok((target, url)) = Target::with_url(&text) {
                 let shown = target.to_string();
-                prop_assert_eq!(Target::of(&shown), Ok(target.clone()), "{}", &text);
+                prop_assert_eq!(Target::parse(&shown), Ok(target.clone()), "{}", &text);
                 prop_assert_eq!(Target::with_url(&url), Ok((target.clone(), url.clone())), "{}", &text);
                 // What other code reads out of the same URL is the same place.
                 let parsed = url::Url::parse(&text).expect("it was read");
@@ -243,7 +243,7 @@ proptest! {
 #[track_caller]
 fn fits(pattern: &str, fitting: &[&str], others: &[&str]) {
     let read = HostPattern::new(pattern).expect("it is a pattern");
-    let host = |text: &&str| Target::of(&format!("https://{text}/")).expect("it is a host").host;
+    let host = |text: &&str| Target::parse(&format!("https://{text}/")).expect("it is a host").host;
     for (hosts, expected) in [(fitting, true), (others, false)] {
         for text in hosts {
             assert_eq!(read.matches(&host(text)), expected, "{pattern} and {text}");
@@ -320,7 +320,7 @@ fn grants_name_scheme_host_and_port() {
 #[track_caller]
 fn opens(private: &str, url: &str, address: &str) -> bool {
     let private = PrivateHosts::new(private).unwrap_or_else(|why| panic!("{why}"));
-    private.opens(&Target::of(url).expect("a URL"), address.parse().expect("an address"))
+    private.opens(&Target::parse(url).expect("a URL"), address.parse().expect("an address"))
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_private_host_is_opened_as_it_is_written_and_no_further() {
 /// The refusal of a request, in words.
 #[track_caller]
 fn refused(reach: &Reach, method: &str, url: &str) -> String {
-    reach.request(&Target::of(url).expect("a URL"), method, &[]).expect_err("it is refused").to_string()
+    reach.request(&Target::parse(url).expect("a URL"), method, &[]).expect_err("it is refused").to_string()
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn a_refusal_names_the_rule_its_place_and_the_line_that_would_help() {
 fn an_address_is_refused_for_what_it_is_whatever_led_to_it() {
     let reach = reaching(&["*"], &["8.8.4.4"], &["10.0.0.0/8:443", "0.0.0.0/8:443", "127.0.0.1:443", "169.254.0.0/16"]);
     let refused = |url: &str, address: &str, own: &[std::net::SocketAddr]| {
-        let decided = reach.address(&Target::of(url).expect("a URL"), address.parse().expect("an address"), own);
+        let decided = reach.address(&Target::parse(url).expect("a URL"), address.parse().expect("an address"), own);
         decided.map_err(|denial| denial.to_string())
     };
     assert_eq!(refused("https://a.com/", "10.0.0.1", &[]), Ok(()));
@@ -460,7 +460,7 @@ fn an_opened_private_host_may_be_asked_in_the_open_and_others_only_as_granted() 
     let reach = reaching(&["docs.rs", "http://old.example.com", "https://x.com:8443"], &["evil.com"], &["localhost:3000", "10.0.0.0/8"]);
     let decided = |reach: &Reach, method: &str, url: &str, approved: &[&str]| {
         let approved: Vec<String> = approved.iter().map(|origin| (*origin).to_owned()).collect();
-        reach.request(&Target::of(url).expect("a URL"), method, &approved).is_ok()
+        reach.request(&Target::parse(url).expect("a URL"), method, &approved).is_ok()
     };
     for url in ["https://docs.rs/", "http://old.example.com/", "https://x.com:8443/", "http://localhost:3000/", "http://10.1.1.1:1234/"] {
         assert!(decided(&reach, "GET", url, &[]), "{url}");
@@ -498,7 +498,7 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
         placement: Placement::Query { name: "key".to_owned() },
     };
     let private = ["127.0.0.1", "127.0.0.2", "localhost:3000", "10.0.0.1"].map(|private| PrivateHosts::new(private).expect("it is one"));
-    let goes = |url: &str, method: &str, path: &str| rule.goes(&Target::of(url).expect("a URL"), method, path, &private);
+    let goes = |url: &str, method: &str, path: &str| rule.goes(&Target::parse(url).expect("a URL"), method, path, &private);
     let api = "https://api.example.com/";
     for path in ["/v1", "/v1/", "/v1/x", "/me", "/me/x?y=../..", "/v1/a.b", "/me#/../x"] {
         assert!(goes(api, "GET", path), "{path}");
@@ -540,9 +540,9 @@ fn a_secret_goes_where_its_rule_says_and_nowhere_else() {
     assert!(!goes("http://localhost:4000/", "GET", "/v1") && !goes("http://x.localhost:3000/", "GET", "/v1"));
     assert!(!goes("http://127.0.0.2/", "GET", "/v1") && !goes("http://127.0.0.2:443/", "GET", "/v1"));
     let anywhere = SecretRule { methods: Vec::new(), paths: Vec::new(), ..rule.clone() };
-    assert!(anywhere.goes(&Target::of(api).expect("a URL"), "DELETE", "/../x", &[]));
+    assert!(anywhere.goes(&Target::parse(api).expect("a URL"), "DELETE", "/../x", &[]));
     let nowhere = SecretRule { hosts: Vec::new(), ..anywhere };
-    assert!(!nowhere.goes(&Target::of(api).expect("a URL"), "GET", "/", &[]));
+    assert!(!nowhere.goes(&Target::parse(api).expect("a URL"), "GET", "/", &[]));
 }
 
 #[test]
@@ -570,7 +570,7 @@ fn a_secret_is_for_hosts_of_one_owner() {
 #[test]
 fn in_the_open_localhost_is_this_machine() {
     let reach = reaching(&[], &[], &["localhost"]);
-    let connects = |url: &str, address: &str| reach.address(&Target::of(url).expect("a URL"), address.parse().expect("one"), &[]);
+    let connects = |url: &str, address: &str| reach.address(&Target::parse(url).expect("a URL"), address.parse().expect("one"), &[]);
     for address in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
         connects("http://localhost:3000/", address).unwrap_or_else(|denial| panic!("{address}: {denial}"));
     }

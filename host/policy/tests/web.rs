@@ -78,7 +78,7 @@ fn only_the_web_tools_of_berth_are_asked_for() {
 fn a_method_is_no_way_around_and_every_url_counts() {
     let policy = policy(reaching(&["a.com"], &["b.com"], &[]), Ask);
     let mut two = fetch("https://a.com/");
-    two.subjects.push(berth_policy::ActedOn { text: "https://b.com:443/x".to_owned(), ..two.subjects[0].clone() });
+    two.subjects.push(berth_policy::ResolvedSubject { text: "https://b.com:443/x".to_owned(), ..two.subjects[0].clone() });
     assert_eq!(decide(&policy, &two, true).verdict, Deny);
     let post = Call { arguments: json!({ "method": "post" }), ..fetch("https://b.com/") };
     assert_eq!(decide(&policy, &post, true).verdict, Deny);

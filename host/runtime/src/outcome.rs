@@ -187,7 +187,7 @@ fn for_what_was_left_out(failure: Failure, report: &Report) -> Failure {
     if failure.category != Category::PermanentFailure || failure.code.as_deref() != Some("not-permitted") {
         return failure;
     }
-    let mut told = report.told();
+    let mut told = report.entries();
     let left_out = &mut told.left_out;
     let Some(denial) = left_out.denied.take().or_else(|| left_out.asked.take().map(|(denial, _)| denial)) else { return failure };
     let message = format!("{denial} (The tool said: {})", failure.message);
@@ -202,7 +202,7 @@ pub(crate) fn with_denial(outcome: Outcome, state: &mut CallState, arguments: &V
     let (of_requests, requests) = state.http.take_refused();
     let (denial, count) = (of_files.or(of_requests), files + requests);
     if let Some(denial) = &denial {
-        let mut told = report.told();
+        let mut told = report.entries();
         told.denials += count;
         told.denial.get_or_insert_with(|| (**denial).clone());
     }

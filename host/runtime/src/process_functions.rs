@@ -176,7 +176,7 @@ impl CallState {
     fn ended(&self, finished: &process::Finished, missing: &[String], stdout: &[u8], stderr: &[u8]) -> wit::Finished {
         let mut notices = Vec::new();
         if let Some(processes) = &self.call.processes {
-            processes.report.told().exit_code = finished.code.or(Some(-1));
+            processes.report.entries().exit_code = finished.code.or(Some(-1));
             if finished.code != Some(0) {
                 let tail = |bytes: &[u8]| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(MAX_LOOKED_AT)..]).into_owned();
                 let (stdout, stderr) = (tail(stdout), tail(stderr));

@@ -261,7 +261,7 @@ impl Provider for Looking {
     fn call(&self, call: Call) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             self.seen.lock().expect("nothing panics").insert(call.id.to_string(), records(&self.folders));
-            call.report.told().exit_code = call.arguments["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
+            call.report.entries().exit_code = call.arguments["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
             if call.arguments["wait"] == true {
                 std::future::pending::<()>().await;
             }

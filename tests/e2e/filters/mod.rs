@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_host::{Answer, Audience, Body, Confidence, Content, Filtered, Request};
+use berth_host::{Answer, Audience, Body, Confidence, Content, FilterSummary, Request};
 use serde_json::{Value, json};
 
 use crate::support::Scene;
@@ -79,7 +79,7 @@ async fn a_model_is_shown_what_a_test_run_came_to_and_can_read_the_whole() {
     let envelope = structured(&answer);
     assert!(envelope["stdout"].as_str().is_some_and(|stdout| stdout.contains("200 passed") && stdout.len() < 500), "{envelope}");
     assert_eq!((&envelope["truncated"], &envelope["exit_code"]), (&json!(true), &json!(0)));
-    let said: Filtered = match &answer.outcome {
+    let said: FilterSummary = match &answer.outcome {
         Ok(output) => serde_json::from_value(output.meta.as_ref().expect("it has meta")["berth:filtered"].clone()).expect("it is one"),
         Err(failure) => panic!("{failure:?}"),
     };

@@ -62,7 +62,7 @@ impl Living {
     /// Approves what lies there.
     pub(crate) fn approve(&self, name: &str) {
         let candidate = Candidate::file(&self.file(name)).expect("it is a component");
-        Approvals::of(&self.folders).approve(&candidate).expect("it is approved");
+        Approvals::open(&self.folders).approve(&candidate).expect("it is approved");
     }
 
     /// A host that looks at its plugins when it is told to.

@@ -103,7 +103,7 @@ pub(crate) fn files_stay_small(tree: &Tree) -> Vec<Violation> {
 }
 
 /// The crates below `host/`, each with its lines of Rust without tests.
-pub(crate) fn sizes<'t>(tree: &'t Tree) -> BTreeMap<&'t str, usize> {
+pub(crate) fn sizes(tree: &Tree) -> BTreeMap<&str, usize> {
     let mut sizes = BTreeMap::new();
     for (file, _) in tree.rust(&["host/"]) {
         let Some(name) = file.path["host/".len()..].split('/').next() else { continue };

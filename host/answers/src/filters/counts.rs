@@ -33,19 +33,19 @@ pub struct FilterCounts {
 pub struct Counts(Mutex<BTreeMap<String, FilterCounts>>);
 
 impl Counts {
-    pub fn of(&self, filter: &str) -> FilterCounts {
+    pub fn get(&self, filter: &str) -> FilterCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(filter).copied().unwrap_or_default()
     }
 
-    pub(super) fn kept(&self, filter: &str) {
+    pub(super) fn count_unchanged(&self, filter: &str) {
         self.change(filter, |_| {});
     }
 
-    pub(super) fn failed(&self, filter: &str) {
+    pub(super) fn count_failure(&self, filter: &str) {
         self.change(filter, |counts| counts.failed += 1);
     }
 
-    pub(super) fn replaced(&self, filter: &str, before: usize, after: usize, confidence: Confidence) {
+    pub(super) fn count_change(&self, filter: &str, before: usize, after: usize, confidence: Confidence) {
         self.change(filter, |counts| {
             counts.changed += 1;
             counts.bytes[0] += before as u64;

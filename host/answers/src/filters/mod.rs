@@ -18,7 +18,7 @@ use berth_contract::{
 use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
 
-use crate::answer::{Filtered, GAIN, SHORT};
+use crate::answer::{FilterSummary, GAIN, SHORT};
 use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
 use berth_config as config;
 pub(crate) use counts::Counts;
@@ -31,7 +31,7 @@ const MAX_LINE: usize = 400;
 
 /// How answers are filtered.
 #[derive(Debug)]
-pub struct Filtering {
+pub struct FilterPipeline {
     /// Whether answers are made shorter.
     enabled: bool,
     /// What no filter takes out.
@@ -42,7 +42,7 @@ pub struct Filtering {
 
 /// What becomes of an answer.
 pub struct Change {
-    pub filtered: Filtered,
+    pub filtered: FilterSummary,
     /// What was to be read before something was left out for being of no interest. None where nothing was.
     pub whole: Option<String>,
     streams: Streams,
@@ -53,13 +53,13 @@ pub struct Change {
 
 impl Change {
     /// Carries it out. What filters wrote has to be looked through for secrets again.
-    pub fn make(self, outcome: &mut Outcome) -> Filtered {
+    pub fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
         self.filtered
     }
 }
 
-impl Filtering {
+impl FilterPipeline {
     /// # Errors
     ///
     /// Where the operator's patterns can't be used together.
@@ -114,7 +114,7 @@ impl Filtering {
         if security.is_empty() && cosmetic.is_empty() {
             return Ok(None);
         }
-        let streams = Streams::of(outcome, line.is_some() && tool.is_built_in());
+        let streams = Streams::from_outcome(outcome, line.is_some() && tool.is_built_in());
         let input = FilterInput {
             tool: name.to_owned(),
             subject: subject.clone(),
@@ -123,7 +123,7 @@ impl Filtering {
             among_others,
             content: streams.parts.clone(),
         };
-        let mut asked = Asked { input, session: &context.session, cancel, by: Vec::new() };
+        let mut asked = FilterRun { input, session: &context.session, cancel, by: Vec::new() };
         let mut structured = None;
         if !security.is_empty() {
             asked.input.content.extend(streams.value(outcome));
@@ -140,7 +140,7 @@ impl Filtering {
         for link in cosmetic {
             asked.ask(link, &self.counts).await?;
         }
-        let Asked { input: FilterInput { mut content, .. }, mut by, .. } = asked;
+        let FilterRun { input: FilterInput { mut content, .. }, mut by, .. } = asked;
         let whole = streams.with(&safe).text();
         if let Some(kept) = self.kept.as_ref().filter(|_| by.len() > for_security) {
             put_back(kept, &whole, &mut content);
@@ -152,7 +152,7 @@ impl Filtering {
         }
         let Some(confidence) = by.iter().map(|(_, confidence)| *confidence).max() else { return Ok(None) };
         let lines = |text: &str| text.lines().count() as u64;
-        let filtered = Filtered {
+        let filtered = FilterSummary {
             filters: by.iter().map(|(link, _)| link.name.clone()).collect(),
             confidence,
             lines: [lines(&whole), lines(&after)],
@@ -169,7 +169,7 @@ fn is_for_security(link: &&Link) -> bool {
 }
 
 /// The texts of an answer on their way through the filters.
-struct Asked<'a> {
+struct FilterRun<'a> {
     input: FilterInput,
     session: &'a Arc<str>,
     cancel: &'a CancellationToken,
@@ -177,7 +177,7 @@ struct Asked<'a> {
     by: Vec<(&'a Link, Confidence)>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> FilterRun<'a> {
     /// Asks one filter.
     ///
     /// # Errors
@@ -189,12 +189,12 @@ impl<'a> Asked<'a> {
         let verdict = link.plugin.filter(&link.definition, self.session, self.input.clone(), self.cancel).await;
         let failed = match verdict {
             Ok(FilterVerdict::Keep) => {
-                counts.kept(&link.name);
+                counts.count_unchanged(&link.name);
                 return Ok(());
             }
             Ok(FilterVerdict::Replace { content, confidence, .. }) => match refused(&self.input.content, &content, security) {
                 None => {
-                    counts.replaced(&link.name, before, size(&content), confidence);
+                    counts.count_change(&link.name, before, size(&content), confidence);
                     self.by.push((link, confidence));
                     self.input.content = content;
                     return Ok(());
@@ -202,13 +202,13 @@ impl<'a> Asked<'a> {
                 Some(reason) => reason.to_owned(),
             },
             Ok(FilterVerdict::Block(reason)) if security => {
-                counts.kept(&link.name);
+                counts.count_unchanged(&link.name);
                 return Err(withheld(link, &reason));
             }
             Ok(FilterVerdict::Block(_)) => "it would withhold the answer, which only a filter for security may do".to_owned(),
             Err(failure) => failure.message,
         };
-        counts.failed(&link.name);
+        counts.count_failure(&link.name);
         let (plugin, name) = (&link.plugin.info().manifest.name, &link.definition.name);
         if security {
             tracing::warn!(target: "berth::filters", plugin, filter = name, "{failed}; the answer is withheld");
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_summary_says_how_much_is_gone() {
-        let filtered = Filtered { filters: vec!["x".into()], confidence: Confidence::Full, lines: [342, 28], bytes: [4000, 400] };
+        let filtered = FilterSummary { filters: vec!["x".into()], confidence: Confidence::Full, lines: [342, 28], bytes: [4000, 400] };
         assert_eq!(filtered.to_string(), "342 lines -> 28 lines, 91.8% filtered");
         assert_eq!(filtered.tokens_saved(), 900);
     }

@@ -15,7 +15,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// `of_shell`: whether the answer is that of the shell's own tool, whose form is known.
-    pub(super) fn of(outcome: &Outcome, of_shell: bool) -> Self {
+    pub(super) fn from_outcome(outcome: &Outcome, of_shell: bool) -> Self {
         let (content, structured) = match outcome {
             Ok(output) => (&output.content, &output.structured),
             Err(failure) => (&failure.content, &failure.structured),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn replaced(mut outcome: Outcome, texts: &[&str]) -> Output {
-        let streams = Streams::of(&outcome, true);
+        let streams = Streams::from_outcome(&outcome, true);
         assert_eq!(streams.parts.len(), texts.len());
         streams.replace(texts.iter().copied().map(Content::text).collect(), None, &mut outcome);
         outcome.expect("is an output")
@@ -176,7 +176,7 @@ mod tests {
     fn other_answers_are_filtered_part_by_part() {
         let picture = Content { body: Body::Bytes(vec![1]), media_type: None, meta: None };
         let outcome = Ok(Output { content: vec![Content::text("a"), picture.clone()], ..Output::default() });
-        let streams = Streams::of(&outcome, true);
+        let streams = Streams::from_outcome(&outcome, true);
         assert_eq!((streams.text().as_str(), streams.parts.len()), ("a", 2));
         let mut outcome = outcome;
         streams.replace(vec![Content::text(""), picture.clone()], None, &mut outcome);

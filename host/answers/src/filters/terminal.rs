@@ -1,7 +1,7 @@
 //! Which texts are shown as a terminal would show them.
 
 use berth_contract::{Definition, SubjectKind, text};
-use berth_policy::commands::Last;
+use berth_policy::commands::LastCommand;
 
 /// Programs that show what stands in files, where empty lines count.
 const SHOW_FILES: [&str; 17] =
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// What a tool answers with.
-    pub(crate) fn of(tool: &Definition, command: Option<&Last>) -> Self {
+    pub(crate) fn for_tool(tool: &Definition, command: Option<&LastCommand>) -> Self {
         if tool.subjects.iter().any(|subject| subject.kind == SubjectKind::Command) {
             let shows_files = command.is_some_and(|last| !last.alone || shows_files(&last.line));
             return if shows_files { Self::Written } else { Self::Lines };

@@ -16,7 +16,7 @@ use berth_system::private::PrivateFolder;
 use sha2::{Digest, Sha256};
 
 use berth_config::{self as config, Folders};
-pub use read::Reader;
+pub use read::OverflowReader;
 pub(crate) use read::{READ_OVERFLOW, byte_of};
 
 /// Bytes that are kept of one answer at most.
@@ -27,7 +27,7 @@ const MAX_FILES: usize = 100_000;
 
 /// The answers that are kept.
 #[derive(Debug)]
-pub struct Overflow {
+pub struct OverflowStore {
     folder: PathBuf,
     retention: Duration,
     /// Bytes over all kept answers.
@@ -38,9 +38,9 @@ pub struct Overflow {
 
 /// What was kept, as `read_overflow` is asked for it: 24 hexadecimal digits, behind a letter that tells whose words they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Id(String);
+pub struct OverflowId(String);
 
-impl Id {
+impl OverflowId {
     /// The id that a text is. None where it is none, so that no name of a file comes from outside.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(['h', 'w'])?;
@@ -56,7 +56,7 @@ impl Id {
     }
 
     /// Whether the answer was of a tool that deals with the world outside.
-    pub fn is_strange(&self) -> bool {
+    pub fn is_untrusted(&self) -> bool {
         self.0.starts_with('w')
     }
 
@@ -71,7 +71,7 @@ impl Id {
     }
 }
 
-impl Overflow {
+impl OverflowStore {
     /// Keeps answers in the data folder, as the configuration says.
     pub fn new(folders: &Folders, config: config::Overflow) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Overflow {
     /// # Errors
     ///
     /// The folder can't be made or believed, or the disk is full.
-    pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<Id, HostError> {
+    pub fn keep(&self, session: &str, text: &str, strange: bool) -> Result<OverflowId, HostError> {
         let failed = HostError::io(self.folder.display().to_string());
         let text = cut(text, self.answer_bytes());
         let size = text.len() as u64;
@@ -103,7 +103,7 @@ impl Overflow {
                 }
                 *room = room.saturating_sub(size);
             }
-            let id = Id::new(strange)?;
+            let id = OverflowId::new(strange)?;
             folder.put_lightly(&id.file(session), text.as_bytes())?;
             Ok(id)
         };
@@ -120,7 +120,7 @@ impl Overflow {
     /// # Errors
     ///
     /// [`io::ErrorKind::NotFound`]: nothing, or not any more. Otherwise why it can't be read or believed.
-    pub fn read(&self, session: &str, id: &Id) -> io::Result<String> {
+    pub fn read(&self, session: &str, id: &OverflowId) -> io::Result<String> {
         let file = PrivateFolder::open(&self.folder)?.file(&id.file(session))?;
         let mut text = String::new();
         file.take(MAX_ANSWER as u64).read_to_string(&mut text)?;
@@ -167,12 +167,12 @@ mod tests {
     use super::*;
     use berth_config::Bounded;
 
-    fn overflow(folder: &std::path::Path) -> Overflow {
+    fn overflow(folder: &std::path::Path) -> OverflowStore {
         let config = config::Overflow { max_mib: Bounded::clamped(1), ..config::Overflow::default() };
-        Overflow::new(&Folders::inside(folder), config)
+        OverflowStore::new(&Folders::inside(folder), config)
     }
 
-    fn sizes(kept: &Overflow) -> Vec<u64> {
+    fn sizes(kept: &OverflowStore) -> Vec<u64> {
         fs::read_dir(&kept.folder)
             .expect("it is there")
             .map(|entry| entry.expect("an entry").metadata().expect("it is there").len())
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn only_an_id_is_one() {
-        let id = Id::new(true).expect("random bytes");
-        assert!(id.is_strange() && Id::parse(id.as_str()) == Some(id));
+        let id = OverflowId::new(true).expect("random bytes");
+        assert!(id.is_untrusted() && OverflowId::parse(id.as_str()) == Some(id));
         for text in [
             "",
             "h",
@@ -205,7 +205,7 @@ mod tests {
             "x0123456789abcdef01234567",
             "h0123456789abcdef0123456/",
         ] {
-            assert_eq!(Id::parse(text), None, "{text}");
+            assert_eq!(OverflowId::parse(text), None, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use berth_contract::{Annotations, BoxFuture, Call, Category, Definition, Failure
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Id, Overflow};
+use super::{OverflowId, OverflowStore};
 
 /// The tool's name.
 pub(crate) const READ_OVERFLOW: &str = "read_overflow";
@@ -29,7 +29,7 @@ struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Shown {
+struct Page {
     /// The first character shown.
     start: u64,
     /// The first one that isn't any more.
@@ -39,16 +39,16 @@ struct Shown {
 }
 
 /// Offers the tool.
-pub struct Reader {
-    kept: Arc<Overflow>,
+pub struct OverflowReader {
+    kept: Arc<OverflowStore>,
     /// Characters of an answer.
     threshold: usize,
     tool: Arc<Definition>,
 }
 
-impl Reader {
+impl OverflowReader {
     /// `threshold`: the characters of the longest answer.
-    pub fn new(kept: Arc<Overflow>, threshold: usize) -> Self {
+    pub fn new(kept: Arc<OverflowStore>, threshold: usize) -> Self {
         let offset = "The first character to show, counted from 0. Default: 0.";
         let limit = "How many characters to show. Default: 20000, and no more than an answer may have.";
         let schema = json!({
@@ -76,7 +76,7 @@ impl Reader {
                 .with_code("not-found")
                 .with_suggestion("Call the tool again whose answer was cut: kept answers go after some days, or when there are too many.")
         };
-        let id = Id::parse(&arguments.id).ok_or_else(unknown)?;
+        let id = OverflowId::parse(&arguments.id).ok_or_else(unknown)?;
         let text = self.kept.read(&call.session, &id).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unknown(),
             _ => Failure::new(Category::PermanentFailure, format!("what was kept can't be read: {error}")).with_code("host"),
@@ -99,7 +99,7 @@ impl Reader {
             (true, false) => format!("[Characters {offset}-{end} of {total}. This is the end.]\n"),
             (true, true) => format!("[Characters {offset}-{end} of {total}. Continue with offset {end}.]\n"),
         });
-        let shown = Shown { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
+        let shown = Page { start: offset.min(total) as u64, end: end as u64, total: total as u64 };
         Ok(Output { structured: serde_json::to_value(shown).ok(), ..Output::text(answer) })
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
 }
 
-impl Provider for Reader {
+impl Provider for OverflowReader {
     fn name(&self) -> &str {
         "overflow"
     }

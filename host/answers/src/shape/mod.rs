@@ -22,11 +22,11 @@ use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events,
 use berth_policy::{last_command, redact};
 use serde_json::{Value, json};
 
-use crate::answer::{Filtered, Remainder};
+use crate::answer::{FilterSummary, Remainder};
 use crate::blocking::blocking;
-use crate::filters::Filtering;
+use crate::filters::FilterPipeline;
 use crate::filters::terminal::Kind;
-use crate::overflow::{Id, Overflow, READ_OVERFLOW};
+use crate::overflow::{OverflowId, OverflowStore, READ_OVERFLOW};
 use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
 use fence::Fence;
@@ -51,7 +51,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Shapes what leaves the host.
 #[derive(Debug)]
-pub struct Shaping {
+pub struct Shaper {
     /// Bytes of content.
     pub result: usize,
     /// In the answers of which tools secrets are looked for.
@@ -59,12 +59,12 @@ pub struct Shaping {
     /// Characters of text, beyond which an answer is cut for a model. 0: it isn't.
     pub threshold: usize,
     /// Where the whole of a long answer is kept.
-    pub overflow: Arc<Overflow>,
+    pub overflow: Arc<OverflowStore>,
     /// Which filters look at an answer.
-    pub filtering: Filtering,
+    pub filtering: FilterPipeline,
 }
 
-impl Shaping {
+impl Shaper {
     /// Shapes an outcome. What can't be looked through in time is withheld.
     pub async fn shape(
         &self,
@@ -75,11 +75,11 @@ impl Shaping {
         cancel: &CancellationToken,
     ) -> (Outcome, ShapeReport) {
         let mut shape = ShapeReport::default();
-        let source = self.redacts(context).then(|| Source::of(context));
+        let source = self.redacts(context).then(|| Source::for_call(context));
         let (outcome, truncated) = cleaned(outcome, source, kind(context), self.result, cancel).await;
         shape.truncated = truncated;
         let (mut outcome, notice) = self.filter(chain, context, &mut shape, outcome, source, cancel).await;
-        shape.notices = std::mem::take(&mut report.told().notices);
+        shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
             shape.notices = shape.notices.drain(..).map(|notice| redact::owned(notice, source.keys())).collect();
         }
@@ -128,8 +128,8 @@ impl Shaping {
                     return (outcome, None);
                 }
             };
-            let Filtered { filters, lines: [before, after], .. } = &change.filtered;
-            let text = format!("Filtered by {}: {before} lines -> {after} lines. {}", filters.join(", "), told(&kept, 0));
+            let FilterSummary { filters, lines: [before, after], .. } = &change.filtered;
+            let text = format!("Filtered by {}: {before} lines -> {after} lines. {}", filters.join(", "), describe_rest(&kept, 0));
             notice = Some(Notice { text, rest: remainder(&kept, 0) });
             shape.truncated = true;
         }
@@ -143,7 +143,7 @@ impl Shaping {
 
     /// Who hears what a call tells while it runs: `events`, without the secrets.
     pub fn redact_events(&self, context: &CallContext, events: Arc<dyn Events>) -> Arc<dyn Events> {
-        if self.redacts(context) { Arc::new(RedactingEvents::new(events, Source::of(context))) } else { events }
+        if self.redacts(context) { Arc::new(RedactingEvents::new(events, Source::for_call(context))) } else { events }
     }
 
     /// Refuses arguments that hold the mark of a secret.
@@ -195,7 +195,7 @@ impl Shaping {
         if structured.as_ref().is_some_and(|value| is_longer(value, threshold)) {
             let whole = structured.take().unwrap_or_default().to_string();
             let (total, kept) = (whole.chars().count(), self.keep(context, whole, untrusted).await);
-            let notice = format!("The structured answer of {total} characters is left out. {}", told(&kept, 0));
+            let notice = format!("The structured answer of {total} characters is left out. {}", describe_rest(&kept, 0));
             content.push(Content::text(bracketed(&notice)));
             shape.notices.push(notice);
             shape.rest = remainder(&kept, 0);
@@ -206,11 +206,12 @@ impl Shaping {
             let kept = self.keep(context, whole.clone(), untrusted).await;
             // What is shown of a field may end before what is shown of the text.
             let offset = shortened.or(ends.as_ref().map(|ends| ends.offset)).unwrap_or_default();
-            shape.notices.push(format!("A part of the answer is left out here. {}", told(&kept, offset)));
+            shape.notices.push(format!("A part of the answer is left out here. {}", describe_rest(&kept, offset)));
             shape.rest = remainder(&kept, offset);
             shape.truncated = true;
             if let Some(ends) = ends {
-                let notice = format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, told(&kept, ends.offset));
+                let notice =
+                    format!("[{} of {} characters are left out here. {}]\n", ends.left_out, ends.total, describe_rest(&kept, ends.offset));
                 let break_line = if ends.head.is_empty() || ends.head.ends_with('\n') || untrusted { "" } else { "\n" };
                 let text = format!("{}{break_line}{notice}{}", around(ends.head), around(ends.tail));
                 content.retain(|part| part.as_text().is_none());
@@ -236,7 +237,7 @@ impl Shaping {
     }
 
     /// Keeps an answer for `read_overflow`. The answer tells the id and whether that is all of it; or why it is not kept.
-    async fn keep(&self, context: &CallContext, text: String, untrusted: bool) -> Result<(Id, bool), String> {
+    async fn keep(&self, context: &CallContext, text: String, untrusted: bool) -> Result<(OverflowId, bool), String> {
         let (overflow, session) = (Arc::clone(&self.overflow), Arc::clone(&context.session));
         let keep = move || {
             let whole = text.len() <= overflow.answer_bytes();
@@ -250,7 +251,7 @@ impl Shaping {
 #[derive(Debug, Default)]
 pub struct ShapeReport {
     /// What filters left out of it.
-    pub filtered: Option<Filtered>,
+    pub filtered: Option<FilterSummary>,
     /// The shapes of injection in untrusted text.
     pub injections: Vec<&'static str>,
     /// Whether a part of it was left out.
@@ -275,7 +276,7 @@ fn bracketed(notice: &str) -> String {
 }
 
 /// Where what is left out from `offset` on can be read.
-fn remainder(kept: &Result<(Id, bool), String>, offset: usize) -> Option<Remainder> {
+fn remainder(kept: &Result<(OverflowId, bool), String>, offset: usize) -> Option<Remainder> {
     kept.as_ref().ok().map(|(id, _)| Remainder { id: id.as_str().to_owned(), offset })
 }
 
@@ -283,7 +284,7 @@ fn remainder(kept: &Result<(Id, bool), String>, offset: usize) -> Option<Remaind
 fn kind(context: &CallContext) -> Kind {
     let Some(tool) = context.tool.as_deref() else { return Kind::Written };
     let last = subjects::commands(tool, &context.arguments).next().and_then(last_command);
-    Kind::of(&tool.definition, last.as_ref())
+    Kind::for_tool(&tool.definition, last.as_ref())
 }
 
 /// Whether a tool reads on in an answer that was kept.
@@ -294,7 +295,7 @@ fn is_rest(tool: &Tool) -> bool {
 /// Whether what a call answers with was written by strangers.
 fn is_untrusted(context: &CallContext) -> bool {
     context.tool.as_ref().is_some_and(|tool| match is_rest(tool) {
-        true => context.arguments["id"].as_str().and_then(Id::parse).is_some_and(|id| id.is_strange()),
+        true => context.arguments["id"].as_str().and_then(OverflowId::parse).is_some_and(|id| id.is_untrusted()),
         false => tool.definition.annotations.open_world,
     })
 }
@@ -346,7 +347,7 @@ fn is_long(outcome: &Outcome) -> bool {
 }
 
 /// How to come by what is left out.
-fn told(kept: &Result<(Id, bool), String>, offset: usize) -> String {
+fn describe_rest(kept: &Result<(OverflowId, bool), String>, offset: usize) -> String {
     match kept {
         Ok((id, true)) => format!("To see more, call {READ_OVERFLOW} with id \"{}\" and offset {offset}.", id.as_str()),
         Ok((id, false)) => {

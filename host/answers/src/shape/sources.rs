@@ -27,7 +27,7 @@ pub(super) enum Source {
 
 impl Source {
     /// What the texts of a call come from. In source code, `password = …` is a line like any other; in a file of settings it tells a secret.
-    pub(super) fn of(context: &CallContext) -> Self {
+    pub(super) fn for_call(context: &CallContext) -> Self {
         let Some(tool) = context.tool.as_deref().filter(|tool| tool.is_built_in()) else { return Self::One(Keys::Text) };
         let subject = context.subjects.first().map(|subject| &*subject.text);
         match &*tool.definition.name {

@@ -16,7 +16,7 @@ const FILE: &str = "plugins.json";
 
 /// The version of a plugin that was approved last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approved {
+pub struct ApprovedPlugin {
     /// SHA-256 of the component.
     pub digest: String,
     /// The version that its manifest told.
@@ -30,11 +30,11 @@ pub struct Approvals {
     data: PathBuf,
 }
 
-type All = BTreeMap<String, Approved>;
+type All = BTreeMap<String, ApprovedPlugin>;
 
 impl Approvals {
     /// The approvals in the data folder.
-    pub fn of(folders: &Folders) -> Self {
+    pub fn open(folders: &Folders) -> Self {
         Self { data: folders.data.clone() }
     }
 
@@ -43,7 +43,7 @@ impl Approvals {
     /// # Errors
     ///
     /// [`HostError`] where the file can't be read, or its folder is not the user's alone.
-    pub fn all(&self) -> Result<BTreeMap<String, Approved>, HostError> {
+    pub fn all(&self) -> Result<BTreeMap<String, ApprovedPlugin>, HostError> {
         state::read(&self.data, FILE)
     }
 
@@ -54,7 +54,7 @@ impl Approvals {
     /// [`HostError`] where it can't be kept.
     pub fn approve(&self, candidate: &Candidate) -> Result<(), HostError> {
         let PluginInfo { manifest, digest, .. } = &**candidate.info();
-        let approved = Approved { digest: digest.clone(), version: manifest.version.clone() };
+        let approved = ApprovedPlugin { digest: digest.clone(), version: manifest.version.clone() };
         state::update(&self.data, FILE, |all: &mut All| {
             // First the component, so that an approval never stands for one that is not there.
             let failed = HostError::io(format!("keeping {}", self.kept().display()));
@@ -71,7 +71,7 @@ impl Approvals {
     /// # Errors
     ///
     /// [`HostError`] where it can't be read.
-    pub fn component(&self, name: &str, approved: &Approved) -> Result<Option<Candidate>, HostError> {
+    pub fn component(&self, name: &str, approved: &ApprovedPlugin) -> Result<Option<Candidate>, HostError> {
         let file_name = file_name(&approved.digest);
         let path = self.kept().join(&file_name);
         let file = PrivateFolder::open(&self.kept()).and_then(|folder| folder.file(&file_name));
@@ -99,15 +99,15 @@ fn file_name(digest: &str) -> String {
 }
 
 /// Why a component is held back that was not approved.
-pub(super) fn held(name: &str, info: &PluginInfo, approved: Option<&Approved>) -> String {
+pub(super) fn held(name: &str, info: &PluginInfo, approved: Option<&ApprovedPlugin>) -> String {
     let version = &info.manifest.version;
     let what = match approved {
         None => format!("version {version} was never approved"),
-        Some(Approved { version: old, .. }) if old == version => format!("it changed, and still calls itself version {version}"),
-        Some(Approved { version: old, .. }) if is_older(version, old) => {
+        Some(ApprovedPlugin { version: old, .. }) if old == version => format!("it changed, and still calls itself version {version}"),
+        Some(ApprovedPlugin { version: old, .. }) if is_older(version, old) => {
             format!("version {version} was not approved and is older than {old}, which was: a downgrade")
         }
-        Some(Approved { version: old, .. }) => format!("version {version} was not approved, {old} was"),
+        Some(ApprovedPlugin { version: old, .. }) => format!("version {version} was not approved, {old} was"),
     };
     format!("{what}; look at it with `berth plugin inspect {name}`, then `berth plugin approve {name}`")
 }

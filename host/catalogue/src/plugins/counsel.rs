@@ -6,7 +6,7 @@ use berth_contract::Denial;
 use berth_policy::Decision;
 use berth_runtime::Failed;
 
-use berth_config::{Advisor, Ended};
+use berth_config::{Advisor, CommandEnd};
 
 /// Knows which commands may not run, whatever is granted.
 pub trait CommandGate: Send + Sync {
@@ -29,6 +29,6 @@ impl berth_runtime::Counsel for Counsel {
 
     fn advice(&self, failed: &Failed<'_>) -> Vec<String> {
         let Failed { code, stdout, stderr, network, path_rules } = *failed;
-        self.advisor.about(&Ended { code, stdout, stderr, network, path_rules })
+        self.advisor.about(&CommandEnd { code, stdout, stderr, network, path_rules })
     }
 }

@@ -48,7 +48,7 @@ impl PluginFolder {
             Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => "it is a link; put the file itself into the folder".to_owned(),
             _ => error.to_string(),
         })?;
-        let stamp = Stamp::of(&file).ok_or("it is not a file")?;
+        let stamp = Stamp::read(&file).ok_or("it is not a file")?;
         Ok((file, stamp))
     }
 }
@@ -58,7 +58,7 @@ impl PluginFolder {
 pub(super) fn open_named(path: &Path, trusted: bool) -> Result<(File, Stamp), String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| format!("it can't be read: {errno}"))?;
-    let stamp = Stamp::of(&file).ok_or("it is not a file")?;
+    let stamp = Stamp::read(&file).ok_or("it is not a file")?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
     let others = stat.st_mode & 0o022 != 0 || (stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw());
     if trusted && others {
@@ -80,7 +80,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// `None` for what is no regular file.
-    fn of(file: &impl AsFd) -> Option<Self> {
+    fn read(file: &impl AsFd) -> Option<Self> {
         let stat = rustix::fs::fstat(file).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(Self {
             device: stat.st_dev,

@@ -8,7 +8,7 @@ pub mod control;
 mod counsel;
 mod filters;
 mod folder;
-mod inspected;
+mod inspection;
 mod policies;
 mod slot;
 mod unknown;
@@ -24,12 +24,12 @@ use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
 
-pub use approvals::{Approvals, Approved};
+pub use approvals::{Approvals, ApprovedPlugin};
 pub use counsel::CommandGate;
 pub use filters::FilterRulesState;
-pub use inspected::{Change, Difference, Inspected, ToolChange};
+pub use inspection::{Change, Difference, PluginInspection, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
-pub use slot::{PluginPlace, PluginState, Waiting};
+pub use slot::{HeldVersion, PluginPlace, PluginState};
 pub use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
@@ -75,7 +75,7 @@ impl Plugins {
     /// Where the schema of another provider's tool is none.
     pub fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
         let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
-        let approvals = Approvals::of(&policies.folders);
+        let approvals = Approvals::open(&policies.folders);
         let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
         let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
         let filters = Mutex::default();
@@ -212,7 +212,7 @@ impl Plugins {
     }
 
     /// Looks at one file and makes of it what it should be. Says whether it may still be half written.
-    async fn bring_in(self: &Arc<Self>, found: Found, approved: &BTreeMap<String, Approved>, again: bool) -> bool {
+    async fn bring_in(self: &Arc<Self>, found: Found, approved: &BTreeMap<String, ApprovedPlugin>, again: bool) -> bool {
         let Found { name, place, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
         let approved = approved.get(&name);
@@ -221,7 +221,8 @@ impl Plugins {
                 tracing::warn!("the plugin `{}` is passed over: another one has its name", folder::shown(&name));
                 return false;
             }
-            let now_approved = |waiting: &Waiting| waiting.held && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest);
+            let now_approved =
+                |waiting: &HeldVersion| waiting.held && waiting.digest.as_deref() == approved.map(|approved| &*approved.digest);
             let unchanged = slot.stamp == stamp && stamp.is_some() && !slot.waiting.as_ref().is_some_and(now_approved);
             if unchanged && !(again && slot.waiting.is_some()) {
                 return false;
@@ -234,7 +235,7 @@ impl Plugins {
         };
         let change = match candidate {
             Ok(candidate) => self.consider(&name, &place, candidate, approved).await,
-            Err(error) => Verdict::Wait(Waiting::failed(None, reason_of(error))),
+            Err(error) => Verdict::Wait(HeldVersion::failed(None, reason_of(error))),
         };
         let half_written =
             self.watched && matches!(&change, Verdict::Wait(waiting) if !waiting.held) && stamp.is_some_and(|s| s.is_fresh(HALF_WRITTEN));
@@ -244,9 +245,9 @@ impl Plugins {
     }
 
     /// What is to become of a version that lies there.
-    async fn consider(&self, name: &str, place: &Place, candidate: Candidate, approved: Option<&Approved>) -> Verdict {
+    async fn consider(&self, name: &str, place: &Place, candidate: Candidate, approved: Option<&ApprovedPlugin>) -> Verdict {
         let info = Arc::clone(candidate.info());
-        let failed = |reason: String| Verdict::Wait(Waiting::failed(Some(&info), reason));
+        let failed = |reason: String| Verdict::Wait(HeldVersion::failed(Some(&info), reason));
         if info.manifest.name != name {
             let real = &info.manifest.name;
             let mend = match place {
@@ -262,7 +263,7 @@ impl Plugins {
         let seen = approved.is_some_and(|approved| approved.digest == info.digest);
         if !trusted && !seen {
             let reason = approvals::held(name, &info, approved);
-            return Verdict::Wait(Waiting { held: true, ..Waiting::failed(Some(&info), reason) });
+            return Verdict::Wait(HeldVersion { held: true, ..HeldVersion::failed(Some(&info), reason) });
         }
         match self.load(name, candidate).await {
             Ok(plugin) => Verdict::Serve(plugin, seen),
@@ -297,7 +298,7 @@ impl Plugins {
                     }
                     Err(error) => {
                         (slot.running, slot.generation) = before;
-                        Some(Waiting::failed(Some(plugin.info()), reason_of(error)))
+                        Some(HeldVersion::failed(Some(plugin.info()), reason_of(error)))
                     }
                 }
             }
@@ -316,7 +317,7 @@ impl Plugins {
     }
 
     /// Where nothing serves, because what lies there is held back or fails, the version that was approved before does.
-    async fn fall_back(self: &Arc<Self>, name: &str, approved: Option<&Approved>) {
+    async fn fall_back(self: &Arc<Self>, name: &str, approved: Option<&ApprovedPlugin>) {
         let needed = self.slots().iter().any(|slot| slot.name == name && slot.running.is_none() && slot.waiting.is_some());
         let Some(approved) = approved.filter(|_| needed).cloned() else { return };
         if self.slots().iter().any(|slot| slot.waiting.as_ref().is_some_and(|waiting| waiting.digest.as_ref() == Some(&approved.digest))) {
@@ -371,7 +372,7 @@ enum Verdict {
     /// It serves already.
     None,
     /// It does not serve.
-    Wait(Waiting),
+    Wait(HeldVersion),
     /// It takes over. Whether a person has seen and approved what it says of itself.
     Serve(berth_runtime::Plugin, bool),
 }

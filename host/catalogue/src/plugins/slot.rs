@@ -43,7 +43,7 @@ pub(super) struct Running {
 
 /// A version that does not serve, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct HeldVersion {
     /// Whether it needs to be approved, rather than to be mended.
     pub held: bool,
     /// SHA-256 of the component, where it could be read.
@@ -56,7 +56,7 @@ pub struct Waiting {
     pub reason: String,
 }
 
-impl Waiting {
+impl HeldVersion {
     /// A version that does not load.
     pub(super) fn failed(info: Option<&PluginInfo>, reason: String) -> Self {
         let (digest, version) = (info.map(|info| info.digest.clone()), info.map(|info| info.manifest.version.clone()));
@@ -69,7 +69,7 @@ pub(super) struct Slot {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) running: Option<Running>,
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<HeldVersion>,
     /// The state in which the file was looked at last.
     pub(super) stamp: Option<Stamp>,
     /// Versions that have served, the running one included.
@@ -132,7 +132,7 @@ pub struct PluginState {
     pub digest: Option<String>,
     /// The version that lies there and does not serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<HeldVersion>,
     /// The hosts that its requests reach, as they are granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,

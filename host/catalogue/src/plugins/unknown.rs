@@ -8,7 +8,7 @@ use crate::catalogue::{Catalogue, Tool};
 use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
 
 /// A name that nothing has.
-pub struct Unknown {
+pub struct UnknownName {
     /// What is said of it: the name, its place, and the nearest name that there is.
     pub message: String,
     /// Whether the user can change it: not where a ceiling says it, for many machines.
@@ -61,7 +61,7 @@ impl Plugins {
     }
 
     /// The names of tools and plugins that rules are about, and that nothing has now.
-    pub fn unknown_names(&self) -> Vec<Unknown> {
+    pub fn unknown_names(&self) -> Vec<UnknownName> {
         let (catalogue, config) = (self.catalogue(), &self.policies.config);
         let mut found = Found { catalogue: &catalogue, unknown: Vec::new() };
         let tools = &config.config.tools;
@@ -92,7 +92,7 @@ impl Plugins {
 /// What was found so far.
 struct Found<'c> {
     catalogue: &'c Catalogue,
-    unknown: Vec<Unknown>,
+    unknown: Vec<UnknownName>,
 }
 
 impl Found<'_> {
@@ -108,7 +108,7 @@ impl Found<'_> {
         let of = |path| config.file.as_deref() != Some(path) && config.project.as_ref().is_none_or(|project| project.path != path);
         let of_ceiling = matches!(source, Source::File { path, .. } if of(path.as_path()));
         if !self.unknown.iter().any(|unknown| unknown.message == message) {
-            self.unknown.push(Unknown { message, of_ceiling });
+            self.unknown.push(UnknownName { message, of_ceiling });
         }
     }
 

@@ -24,14 +24,14 @@ pub(crate) enum Asker {
 
 impl Asker {
     /// `yes`: the command line has `--yes`.
-    pub(crate) fn of(yes: bool, folders: &Folders, loaded: &Loaded) -> Arc<dyn Approver> {
+    pub(crate) fn approver(yes: bool, folders: &Folders, loaded: &Loaded) -> Arc<dyn Approver> {
         let settings = &loaded.config.approvals;
-        let questions = Questions::of(folders);
+        let questions = Questions::open(folders);
         Arc::new(match (yes, settings.yes_flag) {
             (true, true) => Self::Yes(questions),
             (true, false) => Self::YesForbidden(loaded.place("approvals.yes_flag")),
             (false, _) if crate::ask::is_watched() => Self::Terminal(questions),
-            (false, _) => Self::Elsewhere(PostingApprover::of(folders, settings)),
+            (false, _) => Self::Elsewhere(PostingApprover::new(folders, settings)),
         })
     }
 

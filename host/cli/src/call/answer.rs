@@ -17,7 +17,7 @@ use crate::style::{BAD, FAINT, STRONG};
 
 /// Shows the answer as `call` asks for it. A terminal on which all of it was `shown` while the call ran doesn't get it again.
 pub(crate) fn show(call: &CallArguments, answer: &Answer, shown: &Shown) -> Result<Exit, Error> {
-    let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::of);
+    let exit = answer.outcome.as_ref().err().map_or(Exit::Success, Exit::for_failure);
     if call.json {
         writeln!(io::stdout().lock(), "{}", object(call, answer))?;
         return Ok(exit);

@@ -41,7 +41,7 @@ pub(crate) fn run(call: &CallArguments, options: &Options) -> Result<Exit, Error
     let folders = Folders::from_environment()?;
     let loaded = host::load(options, &folders)?;
     let session = session(call.session.as_deref(), &folders)?;
-    let approver = Asker::of(call.yes, &folders, &loaded);
+    let approver = Asker::approver(call.yes, &folders, &loaded);
     let (answer, live) = host::block_on(async {
         let host = match call.for_model {
             true => host::build(options, folders, loaded).await?,
@@ -75,7 +75,7 @@ pub(crate) fn session(name: Option<&str>, folders: &Folders) -> Result<Session, 
         Some(name) => format!("user {user}: {name}"),
         None => format!("user {user} in {}", config::working_directory()?.display()),
     };
-    Ok(Session::kept(folders, name))
+    Ok(Session::on_disk(folders, name))
 }
 
 /// The arguments that were typed, as the JSON object that the tool takes.

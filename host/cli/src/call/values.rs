@@ -53,7 +53,7 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
         None if other == &Value::Bool(false) => return Err(unknown(schema, key)),
         None => other,
     };
-    let accepts = Accepts::of(property, schema);
+    let accepts = Accepts::for_schema(property, schema);
     let [value] = values else {
         if !accepts.array && !accepts.anything() {
             return Err(format!("`{key}` is given {} times, and takes one value", values.len()));
@@ -67,7 +67,7 @@ fn property(schema: &Value, key: &str, values: &[&str]) -> Result<Value, String>
 }
 
 fn element(list: &Accepts<'_>, schema: &Value, key: &str, value: &str) -> Result<Value, String> {
-    let accepts = list.items.map(|items| Accepts::of(items, schema)).unwrap_or_default();
+    let accepts = list.items.map(|items| Accepts::for_schema(items, schema)).unwrap_or_default();
     accepts.convert(value).ok_or_else(|| wrong(key, &accepts, value))
 }
 
@@ -85,7 +85,7 @@ struct Accepts<'a> {
 }
 
 impl<'a> Accepts<'a> {
-    fn of(schema: &'a Value, root: &'a Value) -> Self {
+    fn for_schema(schema: &'a Value, root: &'a Value) -> Self {
         let mut accepts = Self::default();
         accepts.add(schema, root, 0);
         accepts

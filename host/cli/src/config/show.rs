@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_host::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, Source, Standing, Taken};
+use berth_host::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
 use berth_host::text::neutral_line;
 use serde_json::{Value, json};
 
@@ -29,9 +29,9 @@ pub(super) fn as_json(loaded: &Loaded) -> Result<(), Error> {
 
 fn project(project: &Project) -> Value {
     let standing = match project.standing {
-        Standing::Narrows => "narrows",
-        Standing::Changed => "changed",
-        Standing::Trusted => "trusted",
+        ProjectTrust::Narrows => "narrows",
+        ProjectTrust::Changed => "changed",
+        ProjectTrust::Trusted => "trusted",
     };
     let ignored = |Ignored { key, source, current, proposed, reasons, .. }: &Ignored| json!({ "key": key, "source": source.to_string(), "current": current, "proposed": proposed, "reasons": reasons });
     json!({
@@ -56,9 +56,9 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
     }
     if let Some(Project { path, standing, .. }) = &loaded.project {
         let counts = match standing {
-            Standing::Narrows => "narrows that.",
-            Standing::Changed => "narrows that: it was trusted, and has changed since.",
-            Standing::Trusted => "is trusted, so all of it counts.",
+            ProjectTrust::Narrows => "narrows that.",
+            ProjectTrust::Changed => "narrows that: it was trusted, and has changed since.",
+            ProjectTrust::Trusted => "is trusted, so all of it counts.",
         };
         writeln!(out, "{FAINT}# {} {counts}{FAINT:#}", shown::path(path))?;
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use berth_host::audit::FilterStats;
 use berth_host::config::Folders;
 use berth_host::text::{neutral, neutral_line, shown};
-use berth_host::{Confidence, Content, FilterInput, FilterVerdict, Filtered, Host, Matcher, Pattern, Purpose, Trail, commands};
+use berth_host::{Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail, commands};
 use serde_json::{Value, json};
 
 pub(crate) use command::FilterCommand;
@@ -132,7 +132,7 @@ fn unusable(host: &Host, name: &str, message: &str) -> Error {
 fn show(before: &str, after: &str, by: Vec<(String, Confidence)>, asked: &str, as_json: bool) -> Result<Exit, Error> {
     let lines = |text: &str| text.lines().count() as u64;
     let confidence = by.iter().map(|(_, confidence)| *confidence).max();
-    let filtered = Filtered {
+    let filtered = FilterSummary {
         filters: by.into_iter().map(|(name, _)| name).collect(),
         confidence: confidence.unwrap_or(Confidence::Fallback),
         lines: [lines(before), lines(after)],

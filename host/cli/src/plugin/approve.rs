@@ -15,7 +15,7 @@ use crate::style::STRONG;
 
 /// Shows what is to be approved, asks, and approves exactly what was shown.
 pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Options) -> Result<Exit, Error> {
-    let setting = Setting::of(options)?;
+    let setting = Setting::from_options(options)?;
     let read = || setting.candidate(name);
     let candidate = read()?;
     let info = std::sync::Arc::clone(candidate.info());
@@ -29,7 +29,7 @@ pub(super) fn approve(name: &str, yes: bool, digest: Option<&str>, options: &Opt
         return Err(Error::Usage(format!("the component has another digest: {}", info.digest)));
     }
     let mut out = anstream::stdout().lock();
-    let approvals = Approvals::of(&setting.folders);
+    let approvals = Approvals::open(&setting.folders);
     if approvals.all()?.get(name).is_some_and(|approved| approved.digest == info.digest) {
         writeln!(out, "{name} {} is approved already.", neutral_line(&info.manifest.version))?;
         return Ok(Exit::Success);

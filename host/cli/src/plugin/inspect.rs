@@ -17,13 +17,13 @@ use crate::style::STRONG;
 
 /// Tells what a component is, given its file or the name under which it lies there.
 pub(super) fn inspect(plugin: &str, as_json: bool, options: &Options) -> Result<Exit, Error> {
-    let setting = Setting::of(options)?;
+    let setting = Setting::from_options(options)?;
     // A name has neither a dot nor a slash, so what has one is a file.
     let candidate = if plugin.contains(['.', '/']) { Candidate::file(Path::new(plugin))? } else { setting.candidate(plugin)? };
     let info = std::sync::Arc::clone(candidate.info());
     let name = &info.manifest.name;
     let inspected = setting.inspected(candidate);
-    let approved = Approvals::of(&setting.folders).all()?.remove(name).is_some_and(|approved| approved.digest == info.digest);
+    let approved = Approvals::open(&setting.folders).all()?.remove(name).is_some_and(|approved| approved.digest == info.digest);
     let difference = inspected.as_ref().ok().map(|inspected| setting.difference(inspected)).transpose()?.flatten();
     let granted = |request: &CapabilityRequest| granted(&setting.loaded, &info, request);
     if as_json {

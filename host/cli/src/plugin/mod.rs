@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use berth_host::config::{self, Folders, Loaded};
-use berth_host::{Approvals, Candidate, Difference, HostError, Inspected};
+use berth_host::{Approvals, Candidate, Difference, HostError, PluginInspection};
 
 pub(crate) use self::card::{Card, Imports};
 use crate::arguments::PluginCommand;
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &PluginCommand, options: &Options) -> Result<Exit, Er
 }
 
 /// The tools of a component, a line each.
-fn list_tools(out: &mut impl Write, inspected: &Inspected) -> std::io::Result<()> {
+fn list_tools(out: &mut impl Write, inspected: &PluginInspection) -> std::io::Result<()> {
     let mut tools = inspected.tools.iter();
     tools.try_for_each(|tool| writeln!(out, "  {STRONG}{}{STRONG:#}  {}", tool.name, crate::shown::summary(tool)))
 }
@@ -43,7 +43,7 @@ struct Setting {
 }
 
 impl Setting {
-    fn of(options: &Options) -> Result<Self, Error> {
+    fn from_options(options: &Options) -> Result<Self, Error> {
         let folders = Folders::from_environment()?;
         let loaded = host::load(options, &folders)?;
         let directory = config::working_directory()?;
@@ -56,14 +56,14 @@ impl Setting {
     }
 
     /// What a component says that it offers, asked with nothing granted.
-    fn inspected(&self, candidate: Candidate) -> Result<Inspected, HostError> {
-        host::block_on(async { Ok(Inspected::new(candidate, &self.folders).await) })
+    fn inspected(&self, candidate: Candidate) -> Result<PluginInspection, HostError> {
+        host::block_on(async { Ok(PluginInspection::new(candidate, &self.folders).await) })
             .unwrap_or_else(|error| Err(HostError::Engine(error.end().1.unwrap_or_default())))
     }
 
     /// How a component differs from the version that was approved. `None` where none was, or it is this very one.
-    fn difference(&self, new: &Inspected) -> Result<Option<Difference>, HostError> {
-        let (approvals, name) = (Approvals::of(&self.folders), &new.info.manifest.name);
+    fn difference(&self, new: &PluginInspection) -> Result<Option<Difference>, HostError> {
+        let (approvals, name) = (Approvals::open(&self.folders), &new.info.manifest.name);
         let Some(approved) = approvals.all()?.remove(name).filter(|approved| approved.digest != new.info.digest) else {
             return Ok(None);
         };

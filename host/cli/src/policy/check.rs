@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use berth_host::commands::{Looked, Risk, Simple, Told, look};
+use berth_host::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
 use berth_host::config::Folders;
 use berth_host::text::{cut, neutral_line};
-use berth_host::{Access, ActedOn, Check, Decision, GateSays, Request, Said, SubjectKind, Verdict};
+use berth_host::{Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict};
 use serde_json::{Value, json};
 
 use crate::arguments::PolicyCheck;
@@ -37,7 +37,7 @@ pub(super) fn run(check: &PolicyCheck, options: &Options) -> Result<Exit, Error>
     Ok(match &found.outcome {
         Ok(_) if runs(&found) => Exit::Success,
         Ok(_) => Exit::Denied,
-        Err(failure) => Exit::of(failure),
+        Err(failure) => Exit::for_failure(failure),
     })
 }
 
@@ -48,12 +48,12 @@ fn runs(found: &Check) -> bool {
 }
 
 fn object(asked: &str, found: &Check) -> Value {
-    let said = |GateSays { gate, said }: &GateSays| match said {
-        Said::Rule(decision) => rule(decision),
-        Said::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
-        Said::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
+    let said = |GateCheck { gate, said }: &GateCheck| match said {
+        GateAnswer::Rule(decision) => rule(decision),
+        GateAnswer::Nothing => json!({ "gate": gate.as_str(), "verdict": null }),
+        GateAnswer::Unknown => json!({ "gate": gate.as_str(), "verdict": "unknown" }),
     };
-    let subject = |ActedOn { kind, access, text }: &ActedOn| json!({ "kind": kind, "access": access, "text": text });
+    let subject = |ResolvedSubject { kind, access, text }: &ResolvedSubject| json!({ "kind": kind, "access": access, "text": text });
     json!({
         "tool": found.tool.as_deref().unwrap_or(asked),
         "verdict": found.outcome.as_ref().ok().map(|decision| decision.verdict.as_str()),
@@ -69,12 +69,12 @@ fn object(asked: &str, found: &Check) -> Value {
 }
 
 /// The commands that it acts on, looked into.
-fn commands(found: &Check) -> impl Iterator<Item = Looked> {
-    found.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).map(|subject| look(&subject.text))
+fn commands(found: &Check) -> impl Iterator<Item = CommandAnalysis> {
+    found.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command).map(|subject| analyze(&subject.text))
 }
 
-fn looked(Looked { commands, unresolved, substitutes }: Looked) -> Value {
-    let simple = |Simple { text, program, class, destructive, needs_network }: Simple| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
+fn looked(CommandAnalysis { commands, unresolved, substitutes }: CommandAnalysis) -> Value {
+    let simple = |SimpleCommand { text, program, class, destructive, needs_network }: SimpleCommand| json!({ "text": text, "program": program, "class": class.as_str(), "destructive": destructive, "needs_network": needs_network });
     let commands: Vec<Value> = commands.into_iter().map(simple).collect();
     json!({ "commands": commands, "unresolved": unresolved, "substitutes": substitutes })
 }
@@ -105,26 +105,26 @@ fn text(found: &Check, decision: &Decision) -> String {
     if !found.subjects.is_empty() {
         text.push_str("\nIt acts on\n");
     }
-    for ActedOn { access, text: subject, .. } in &found.subjects {
+    for ResolvedSubject { access, text: subject, .. } in &found.subjects {
         let access = if *access == Access::Read { "read" } else { "write" };
         let _ = writeln!(text, "  {access:6} {}", short(subject));
     }
     for command in commands(found) {
         text.push_str("\nIt runs\n");
-        for Told { class, text: told } in command.told() {
+        for Explanation { class, text: told } in command.explain() {
             let _ = writeln!(text, "  {:6} {told}", class.map_or("", Risk::as_str));
         }
     }
     text.push_str("\nThe gates, in their order\n");
-    for GateSays { gate, said } in &found.gates {
+    for GateCheck { gate, said } in &found.gates {
         let gate = gate.as_str();
         let _ = match said {
-            Said::Rule(decision) => {
+            GateAnswer::Rule(decision) => {
                 let (rule, place) = (short(&decision.rule), neutral_line(&decision.place));
                 writeln!(text, "  {gate:14} {:6} {rule} {FAINT}({place}){FAINT:#}", decision.verdict.as_str())
             }
-            Said::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
-            Said::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),
+            GateAnswer::Nothing => writeln!(text, "  {gate:14} {FAINT}-{FAINT:#}"),
+            GateAnswer::Unknown => writeln!(text, "  {gate:14} {FAINT}not asked{FAINT:#}"),
         };
     }
     text

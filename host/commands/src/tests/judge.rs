@@ -9,7 +9,7 @@ use std::process::{Command as Process, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::calculated::{LEFT_OUT, Rule};
-use super::super::{Command, Looked};
+use super::super::{Command, CommandAnalysis};
 
 /// The rules, each of which something has to be missed without.
 const RULES: [Rule; 29] = [
@@ -135,7 +135,7 @@ impl Random {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
@@ -146,7 +146,7 @@ impl Random {
 
     /// A command in another one.
     fn substitution(&mut self) -> String {
-        let program = self.of(&PROGRAMS[..3]);
+        let program = self.pick(&PROGRAMS[..3]);
         match self.below(4) {
             0 => format!("`{program}`"),
             1 => format!("$({program} x)"),
@@ -217,7 +217,7 @@ impl Random {
             16 => format!("a=(1); unset {word}"),
             17 => format!("declare -i v={word}"),
             18 => format!("declare -i v; v={word}"),
-            19 => format!("{}={word}", self.of(&["RANDOM", "OPTIND", "HISTCMD", "SRANDOM"])),
+            19 => format!("{}={word}", self.pick(&["RANDOM", "OPTIND", "HISTCMD", "SRANDOM"])),
             20 => format!("y={word}; echo ${{!y}}"),
             21 => format!("declare -n r={word}; echo $r"),
             22 => format!("read {word} <<< 1"),
@@ -237,7 +237,7 @@ impl Random {
 
     /// A command that evaluates a text that is a command by itself, or holds one.
     fn runs(&mut self) -> String {
-        let program = self.of(&PROGRAMS[..3]);
+        let program = self.pick(&PROGRAMS[..3]);
         let (substitution, inner) = (self.substitution(), self.substitution());
         let text = self.quoted(&substitution);
         match self.below(20) {
@@ -271,16 +271,16 @@ impl Random {
             0 => self.quoted(&evil),
             1 => self.substitution(),
             2 => format!("\"{}\"", self.substitution()),
-            3 => format!("${{x{}}}", self.of(&OPERATORS).replacen('W', "y", 2)),
+            3 => format!("${{x{}}}", self.pick(&OPERATORS).replacen('W', "y", 2)),
             4 => "\"$x\"".to_owned(),
             5 => "$x".to_owned(),
             6 => format!("x={evil}").replace(['$', '`', '('], "").replace(')', ""),
-            7 => format!("<({})", self.of(&PROGRAMS[..3])),
+            7 => format!("<({})", self.pick(&PROGRAMS[..3])),
             8 => format!("$(( x + {} ))", self.below(9)),
-            9 => self.of(&["-a", "-v", "-p", "-n", "-i", "-x", "-f", "-C", "-W", "-A", "-t", "-u", "--"]).to_owned(),
-            10 => self.of(&["1", "0", "x", "y", "a[1]", "+1", "{1,2}", "~", "*"]).to_owned(),
-            11 => self.of(&PROGRAMS[..3]).to_owned(),
-            _ => self.of(&["=", "!=", "-eq", "!", "-z", "%s", "EXIT", "DEBUG", "word"]).to_owned(),
+            9 => self.pick(&["-a", "-v", "-p", "-n", "-i", "-x", "-f", "-C", "-W", "-A", "-t", "-u", "--"]).to_owned(),
+            10 => self.pick(&["1", "0", "x", "y", "a[1]", "+1", "{1,2}", "~", "*"]).to_owned(),
+            11 => self.pick(&PROGRAMS[..3]).to_owned(),
+            _ => self.pick(&["=", "!=", "-eq", "!", "-z", "%s", "EXIT", "DEBUG", "word"]).to_owned(),
         }
     }
 
@@ -297,15 +297,15 @@ impl Random {
             5 => {
                 let words: Vec<String> = (0..self.below(4)).map(|_| self.word()).collect();
                 let set = if self.one_in(2) { format!("{}; ", self.set(&evil)) } else { String::new() };
-                format!("{set}{} {}", self.of(&BUILTINS), words.join(" "))
+                format!("{set}{} {}", self.pick(&BUILTINS), words.join(" "))
             }
             6 => {
                 let (word, more) = (self.word(), self.word());
-                let operator = self.of(&OPERATORS).replacen('W', &word, 1).replacen('W', &more, 1);
-                let name = self.of(&["x", "!x", "#x", "a[@]", "@", "q"]);
+                let operator = self.pick(&OPERATORS).replacen('W', &word, 1).replacen('W', &more, 1);
+                let name = self.pick(&["x", "!x", "#x", "a[@]", "@", "q"]);
                 format!("{}; echo {}", self.set(&evil), self.around(&format!("${{{name}{operator}}}")))
             }
-            _ => format!("{} {}", self.of(&PROGRAMS[..3]), self.word()),
+            _ => format!("{} {}", self.pick(&PROGRAMS[..3]), self.word()),
         }
     }
 
@@ -386,15 +386,15 @@ fn read(ran: &Path) -> BTreeSet<String> {
 }
 
 /// What ran and was not seen.
-fn missed<'r>(looked: &Looked, ran: &'r BTreeSet<String>) -> Option<&'r String> {
+fn missed<'r>(looked: &CommandAnalysis, ran: &'r BTreeSet<String>) -> Option<&'r String> {
     if looked.unresolved.is_some() {
         return None;
     }
     ran.iter().find(|name| !looked.commands.iter().any(|simple| simple.program == **name))
 }
 
-fn look(line: &str) -> Looked {
-    Command::of(line).looked()
+fn look(line: &str) -> CommandAnalysis {
+    Command::parse(line).analysis()
 }
 
 #[test]

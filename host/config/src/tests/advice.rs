@@ -37,7 +37,7 @@ fn advisor() -> Advisor {
 }
 
 fn about(advisor: &Advisor, stderr: &str) -> Vec<String> {
-    advisor.about(&Ended { code: Some(1), stdout: "", stderr, network: false, path_rules: None })
+    advisor.about(&CommandEnd { code: Some(1), stdout: "", stderr, network: false, path_rules: None })
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_the_sandbox_kept_back_is_told_with_its_line() {
             expected => assert!(matches!(&notices[..], [notice] if notice.contains(expected)), "{stderr}: {notices:?}"),
         }
     }
-    let ended = |code| advisor().about(&Ended { code: Some(code), stdout: "", stderr: "", network: false, path_rules: None });
+    let ended = |code| advisor().about(&CommandEnd { code: Some(code), stdout: "", stderr: "", network: false, path_rules: None });
     assert!(ended(153)[0].contains("file_mib = 8192") && ended(152)[0].contains("cpu_secs = 7200"));
     assert!(ended(1).is_empty());
 }
@@ -152,7 +152,7 @@ fn what_has_nothing_to_do_with_it_gets_none() {
 #[test]
 fn with_the_network_or_without_a_sandbox_neither_is_blamed() {
     let failed = |advisor: &Advisor, network| {
-        advisor.about(&Ended {
+        advisor.about(&CommandEnd {
             code: Some(6),
             stdout: "",
             stderr: "curl: (6) Could not resolve host: example.com",

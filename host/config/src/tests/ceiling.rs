@@ -173,7 +173,7 @@ fn flags_and_trusted_files_stay_below_it() {
     let loaded = load(&scene.folders, &all).expect("it is right");
     loaded.project.as_ref().expect("it was read").trust(&scene.folders).expect("it is trusted");
     let loaded = load(&scene.folders, &all).expect("it is right");
-    assert_eq!(loaded.project.as_ref().expect("it was read").standing, Standing::Trusted);
+    assert_eq!(loaded.project.as_ref().expect("it was read").standing, ProjectTrust::Trusted);
     assert_eq!(loaded.config.tools.call.get(), 60);
     let grants = loaded.built_in_files(&scene.folders, &scene.work).expect("all are there").grants;
     assert_eq!(grants.iter().map(|grant| &grant.path).collect::<Vec<_>>(), [&scene.work]);

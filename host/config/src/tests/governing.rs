@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use berth_contract::{Annotations, SubjectKind};
-use berth_policy::{ActedOn, Action, Decision, Gate, Trust, Verdict};
+use berth_policy::{Action, Decision, Gate, ResolvedSubject, Trust, Verdict};
 use serde_json::json;
 
 use super::*;
@@ -11,7 +11,7 @@ use super::*;
 /// What becomes of a call that acts on one thing.
 fn decide(loaded: &Loaded, tool: &str, kind: SubjectKind, text: &str) -> Decision {
     let policy = loaded.policy().expect("the rules are right");
-    let subjects = [ActedOn { kind, access: Access::Write, text: text.to_owned() }];
+    let subjects = [ResolvedSubject { kind, access: Access::Write, text: text.to_owned() }];
     policy.decide(
         &Action {
             tool,
@@ -136,7 +136,7 @@ fn a_trusted_file_may_allow_but_undoes_no_denial_of_the_user_s() {
     let user = RULES.replace("allow", "ask");
     scene.load_with(&user, project).project.expect("it was read").trust(&scene.folders).expect("it is trusted");
     let loaded = scene.load_with(&user, project);
-    assert_eq!(loaded.project.as_ref().map(|project| project.standing), Some(Standing::Trusted));
+    assert_eq!(loaded.project.as_ref().map(|project| project.standing), Some(ProjectTrust::Trusted));
     path(&loaded, "/w/keys/x", Verdict::Deny, Gate::Permissions);
     path(&loaded, "/w/a", Verdict::Ask, Gate::Permissions);
     path(&scene.load_with("", project), "/w/a", Verdict::Allow, Gate::Permissions);

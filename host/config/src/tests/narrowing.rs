@@ -256,7 +256,7 @@ fn no_key_widens_and_each_attempt_is_named() {
         assert_eq!(loaded.config, scene.load(USER).config, "{attempt}");
         let project = loaded.project.as_ref().expect("it was read");
         let [ignored] = project.ignored() else { panic!("{attempt}: {project:?}") };
-        assert_eq!((project.standing, ignored.key.replace("known", "*")), (Standing::Narrows, key), "{attempt}");
+        assert_eq!((project.standing, ignored.key.replace("known", "*")), (ProjectTrust::Narrows, key), "{attempt}");
         assert_eq!(ignored.source, Source::File { path: scene.work.join("berth.toml"), line: 1 });
     }
 }

@@ -109,15 +109,18 @@ fn the_environment_is_made_from_nothing() {
 #[test]
 fn what_is_no_name_is_refused_with_its_line_and_without_its_value() {
     let scene = Scene::new();
-    scene.says("[tools.shell]\nenv = [\"TOKEN=hunter2\"]", &["berth.toml:2: `tools.shell.env`: `TOKEN`: `env` takes the names"]);
-    scene.says("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A`"]);
-    scene.says(
+    scene.assert_refused("[tools.shell]\nenv = [\"TOKEN=hunter2\"]", &["berth.toml:2: `tools.shell.env`: `TOKEN`: `env` takes the names"]);
+    scene.assert_refused("[plugins.x]\nenv = [\"1A\"]", &["berth.toml:2: `plugins.x.env`: `1A`"]);
+    scene.assert_refused(
         "[tools.shell]\npresets = [\n\"cargo\",\n\"carg\"]",
         &["berth.toml:4: `tools.shell.presets`: `carg` is no preset; there are: git"],
     );
-    scene.says("[plugins.x]\nprograms = [\"git *\", \"g* x\"]", &["berth.toml:2: `plugins.x.programs`: `g* x`: the program itself"]);
-    scene.says("[tools.shell]\nnetwork = \"maybe\"", &["berth.toml:2: `tools.shell.network`: unknown variant `maybe`"]);
-    scene.says("[tools.shell.limits]\nprocesses = 1", &["berth.toml:2: ", "a whole number from 4 to 65536"]);
+    scene.assert_refused(
+        "[plugins.x]\nprograms = [\"git *\", \"g* x\"]",
+        &["berth.toml:2: `plugins.x.programs`: `g* x`: the program itself"],
+    );
+    scene.assert_refused("[tools.shell]\nnetwork = \"maybe\"", &["berth.toml:2: `tools.shell.network`: unknown variant `maybe`"]);
+    scene.assert_refused("[tools.shell.limits]\nprocesses = 1", &["berth.toml:2: ", "a whole number from 4 to 65536"]);
 }
 
 #[test]

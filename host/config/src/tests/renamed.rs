@@ -64,8 +64,8 @@ fn whether_there_is_a_network_is_said_in_two_ways_and_not_in_both() {
     {
         assert_eq!(scene.load(&format!("[tools.shell]\n{text}\n")).config.tools.shell.network, expected, "{text}");
     }
-    scene.says("[tools.shell]\nallow_network = \"yes\"", &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"]);
-    scene.says("[tools.shell]\nallow_network = true\nnetwork = \"deny\"", &["berth.toml:3)", "take one of them out"]);
+    scene.assert_refused("[tools.shell]\nallow_network = \"yes\"", &["berth.toml:2: `tools.shell.allow_network` takes `true` or `false`"]);
+    scene.assert_refused("[tools.shell]\nallow_network = true\nnetwork = \"deny\"", &["berth.toml:3)", "take one of them out"]);
     let told = load(&scene.folders, &inputs(&[], &["tools.shell.allow_network=maybe"])).map(|loaded| loaded.config.tools.shell.network);
     assert!(told.is_err(), "{told:?}");
     scene.write("");

@@ -4,7 +4,7 @@ use super::*;
 
 const WIDE: &str = "tools.call = 60\ntools.max_concurrent = 1\n[tools.file]\nallowed_paths = [\"~/notes\"]\ndeny_read = [\"a\"]\ndeny_write = []\n[plugins.x]\npath = \"x.wasm\"\n";
 
-fn standing(loaded: &Loaded) -> Standing {
+fn standing(loaded: &Loaded) -> ProjectTrust {
     loaded.project.as_ref().expect("it was read").standing
 }
 
@@ -16,10 +16,10 @@ fn trust(scene: &Scene, loaded: &Loaded) {
 fn a_trusted_file_counts_like_the_user_s_own() {
     let scene = Scene::new();
     let before = scene.load_with("", WIDE);
-    assert_eq!((standing(&before), before.config.tools.call.get()), (Standing::Narrows, 30));
+    assert_eq!((standing(&before), before.config.tools.call.get()), (ProjectTrust::Narrows, 30));
     trust(&scene, &before);
     let after = scene.load_with("", WIDE);
-    assert_eq!((standing(&after), after.config.tools.call.get()), (Standing::Trusted, 60));
+    assert_eq!((standing(&after), after.config.tools.call.get()), (ProjectTrust::Trusted, 60));
     assert_eq!(after.project.as_ref().map(Project::ignored), Some(&[][..]));
     assert_eq!(after.config.tools.max_concurrent.get(), 1);
     assert_eq!(after.config.tools.file.allowed_paths, [allowed("~/notes", PathAccess::ReadWrite)]);
@@ -32,7 +32,7 @@ fn even_a_trusted_file_takes_no_denial_away() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE));
     let loaded = scene.load_with("tools.file.deny_read = [\"mine\"]", WIDE);
-    assert_eq!(standing(&loaded), Standing::Trusted);
+    assert_eq!(standing(&loaded), ProjectTrust::Trusted);
     let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
     assert_eq!(texts(&loaded.config.tools.file.deny_read), ["mine", "a"]);
     assert_eq!(texts(&loaded.config.tools.file.deny_write), [".git/**"]);
@@ -47,7 +47,7 @@ fn what_takes_the_place_of_what_was_shown_is_not_trusted() {
     std::fs::write(scene.work.join("berth.toml"), &other).expect("it is exchanged");
     trust(&scene, &shown);
     let loaded = scene.load_with("", &other);
-    assert_ne!(standing(&loaded), Standing::Trusted);
+    assert_ne!(standing(&loaded), ProjectTrust::Trusted);
     assert_eq!(loaded.config.tools.call.get(), 30);
     // What was shown is what the yes was for.
     assert_eq!(scene.load_with("", WIDE).config.tools.call.get(), 60);
@@ -68,9 +68,9 @@ fn a_change_of_a_single_byte_ends_it() {
     let scene = Scene::new();
     trust(&scene, &scene.load_with("", WIDE));
     let changed = scene.load_with("", &format!("{WIDE} "));
-    assert_eq!((standing(&changed), changed.config.tools.call.get()), (Standing::Changed, 30));
+    assert_eq!((standing(&changed), changed.config.tools.call.get()), (ProjectTrust::Changed, 30));
     assert!(changed.config.plugins.is_empty());
-    assert_eq!(standing(&scene.load_with("", WIDE)), Standing::Trusted);
+    assert_eq!(standing(&scene.load_with("", WIDE)), ProjectTrust::Trusted);
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn a_link_that_leads_elsewhere_ends_it_too() {
     std::os::unix::fs::symlink(home.join("notes"), &link).expect("a link is made");
     let text = "tools.file.allowed_paths = [\"docs\"]";
     trust(&scene, &scene.load_with("", text));
-    assert_eq!(standing(&scene.load_with("", text)), Standing::Trusted);
+    assert_eq!(standing(&scene.load_with("", text)), ProjectTrust::Trusted);
     // Whoever brought the file brought the link as well, and may bring another one.
     fs::remove_file(&link).and_then(|()| std::os::unix::fs::symlink(&home, &link)).expect("the link is changed");
     let changed = scene.load_with("", text);
-    assert_eq!(standing(&changed), Standing::Changed);
+    assert_eq!(standing(&changed), ProjectTrust::Changed);
     assert_eq!(changed.config, Config::default());
 }
 
@@ -96,12 +96,12 @@ fn the_same_bytes_elsewhere_are_not_trusted() {
     fs::write(scene.work.join("src/berth.toml"), WIDE).expect("the file is written");
     let inputs = Inputs { working_directory: Some(scene.work.join("src")), ..Inputs::default() };
     let loaded = load(&scene.folders, &inputs).expect("it is right");
-    assert_eq!(standing(&loaded), Standing::Narrows);
+    assert_eq!(standing(&loaded), ProjectTrust::Narrows);
     // By whatever way one comes to the directory, it is the same.
     let link = scene.work.join("src/back");
     std::os::unix::fs::symlink("..", &link).expect("a link is made");
     let loaded = load(&scene.folders, &Inputs { working_directory: Some(link), ..Inputs::default() }).expect("it is right");
-    assert_eq!(standing(&loaded), Standing::Trusted);
+    assert_eq!(standing(&loaded), ProjectTrust::Trusted);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_was_trusted_is_listed_and_forgotten() {
     assert_eq!(trusted(&scene.folders).expect("it is kept"), [(path, project.digest.clone())].into());
     assert!(forget(&scene.folders, &project.path).expect("it is kept"));
     assert!(!forget(&scene.folders, &project.path).expect("it is kept"));
-    assert_eq!(standing(&scene.load_with("", WIDE)), Standing::Narrows);
+    assert_eq!(standing(&scene.load_with("", WIDE)), ProjectTrust::Narrows);
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn a_damaged_list_of_what_is_trusted_ends_the_start() {
     let problems = scene.load_there(&[]).expect_err("it is damaged").to_string();
     assert!(problems.contains("trusted.json") && problems.contains("remove it"), "{problems}");
     // Where nothing asks for trust, nobody asks for the list.
-    assert_eq!(standing(&scene.load_with("", "tools.call = 5")), Standing::Narrows);
+    assert_eq!(standing(&scene.load_with("", "tools.call = 5")), ProjectTrust::Narrows);
 }

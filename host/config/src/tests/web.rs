@@ -64,8 +64,8 @@ fn hosts_are_written_in_several_ways() {
         ("{ port = 1 }", "missing field `host`"),
         ("5", "a host, as in"),
     ] {
-        scene.says(&format!("[plugins.x]\nhosts = [{written}]"), &["/berth.toml:2: ", expected]);
-        scene.says(&format!("[tools.web]\nallowed_domains = [{written}]"), &["/berth.toml:2: ", expected]);
+        scene.assert_refused(&format!("[plugins.x]\nhosts = [{written}]"), &["/berth.toml:2: ", expected]);
+        scene.assert_refused(&format!("[tools.web]\nallowed_domains = [{written}]"), &["/berth.toml:2: ", expected]);
     }
 }
 
@@ -153,7 +153,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     let scene = Scene::new();
     let check = |table: &str, expected: &str| {
         for at in ["tools.web.secrets.x", "plugins.p.secrets.x"] {
-            scene.says(&format!("\n[{at}]\n{table}"), &["/berth.toml:", &expected.replace('@', at)]);
+            scene.assert_refused(&format!("\n[{at}]\n{table}"), &["/berth.toml:", &expected.replace('@', at)]);
         }
     };
     check("hosts = ['a.example']", "[@] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`");
@@ -175,7 +175,7 @@ fn a_secret_of_which_something_is_missing_or_double_is_a_mistake() {
     check("env = 'A'\nhosts = ['a.example']\nquery = 'a&b'", "takes the name of a parameter");
     check("env = 'A'\nhosts = ['a.example']\npaths = ['v1']", "takes the beginning of a path");
     check("env = 'A'\nhosts = ['a.example']\npaths = ['/v1/../x']", "takes the beginning of a path");
-    scene.says("[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']", &["has a name that is none"]);
+    scene.assert_refused("[tools.web.secrets.'a b']\nenv = 'A'\nhosts = ['a.example']", &["has a name that is none"]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn two_secrets_for_the_same_place_are_a_mistake() {
         ("hosts = ['a.example']", "hosts = ['a.example:443']"),
         ("hosts = ['localhost:3000']", "hosts = ['LOCALHOST:3000']"),
     ] {
-        scene.says(&pair(one, other), &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"]);
+        scene.assert_refused(&pair(one, other), &["[tools.web.secrets.other] and [tools.web.secrets.one] could go to the same place"]);
     }
     for (one, other) in [
         ("hosts = ['a.example']", "hosts = ['b.example']"),
@@ -268,10 +268,10 @@ fn the_proxy_is_that_of_the_file_else_of_the_environment() {
         Some(("http://own.example", ".c.example,10.0.0.0/8,fd00::/8,10.1.2.3,*,localhost")),
     );
     for wrong in ["a b", "", "a.example,b.example", "http://a.example", "a.example:80", "10.0.0.0/33", "*.a.example", "a.example/x"] {
-        scene.says(&format!("network.no_proxy = ['{wrong}']"), &["takes hosts, each by itself"]);
+        scene.assert_refused(&format!("network.no_proxy = ['{wrong}']"), &["takes hosts, each by itself"]);
     }
     for wrong in ["socks5://proxy.example", "https://proxy.example", "proxy.example:3128", "http://", "http://*", "http://a/b"] {
-        scene.says(&format!("network.proxy = '{wrong}'"), &["takes the address of an HTTP proxy"]);
+        scene.assert_refused(&format!("network.proxy = '{wrong}'"), &["takes the address of an HTTP proxy"]);
     }
 }
 

@@ -4,14 +4,14 @@ use berth_contract::{Body, Content};
 use berth_policy::canonical;
 use sha2::{Digest, Sha256};
 
-use super::Attached;
+use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
 use berth_catalogue::CallContext;
 
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that
     /// leads elsewhere by now is another. `file`: the SHA-256 of what the preview found, where there is one.
-    pub(crate) fn of(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
+    pub(crate) fn for_call(context: &CallContext, file: Option<&[u8; 32]>) -> Self {
         let mut hash = Sha256::new();
         // Each part with its length, so that what ends one can't begin the next.
         let mut part = |bytes: &[u8]| {
@@ -39,7 +39,7 @@ impl Fingerprint {
 
     /// The fingerprint of all calls of a tool that go to the same hosts, and all either read or act: what a yes for the session holds for,
     /// where the hosts are all that was asked about.
-    pub(crate) fn of_hosts(context: &CallContext) -> Option<Self> {
+    pub(crate) fn for_hosts(context: &CallContext) -> Option<Self> {
         let action = context.action()?;
         let origins = berth_policy::origins(&action);
         let digest = context.tool.as_ref()?.plugin.as_ref().map_or("", |plugin| &plugin.info().digest);
@@ -54,13 +54,13 @@ impl Fingerprint {
 }
 
 /// What is attached, for a person.
-pub(crate) fn attached(content: &Content) -> Attached {
+pub(crate) fn attached(content: &Content) -> AttachmentSummary {
     let (_, bytes) = raw(content);
     let text = match &content.body {
         Body::Text(text) | Body::Link(text) => Some(text.clone()),
         Body::Bytes(_) => None,
     };
-    Attached { media_type: content.media_type.clone(), bytes: bytes.len(), sha256: format!("{:x}", Sha256::digest(bytes)), text }
+    AttachmentSummary { media_type: content.media_type.clone(), bytes: bytes.len(), sha256: format!("{:x}", Sha256::digest(bytes)), text }
 }
 
 fn raw(content: &Content) -> (&'static str, &[u8]) {

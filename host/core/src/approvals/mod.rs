@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use always::Proposal;
 pub use posted::{Posted, PostingApprover, Questions};
-pub use question::{Always, Approver, Attached, Preview, Question, Reply};
+pub use question::{Always, Approver, AttachmentSummary, Preview, Question, Reply};
 pub use words::Mark;
 
 use berth_config::{Folders, Loaded};
@@ -26,7 +26,7 @@ const MAX_OF_SESSION: usize = 16;
 
 /// Asks for a host.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct ApprovalDesk {
     pub(crate) places: Places,
     /// Berth's own folders.
     pub(crate) folders: Folders,
@@ -34,7 +34,7 @@ pub(crate) struct Asking {
     config: RwLock<Arc<Loaded>>,
 }
 
-impl Asking {
+impl ApprovalDesk {
     pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
         Self { places: Places::default(), folders, config: RwLock::new(Arc::new(config)) }
     }

@@ -54,7 +54,7 @@ pub struct Posted {
 
 impl Questions {
     /// The questions in the data folder.
-    pub fn of(folders: &Folders) -> Self {
+    pub fn open(folders: &Folders) -> Self {
         Self { folder: folders.data.join("questions") }
     }
 
@@ -312,9 +312,9 @@ impl Approver for PostingApprover {
 
 impl PostingApprover {
     /// One that leaves questions in the data folder, and waits as `[approvals]` says.
-    pub fn of(folders: &Folders, settings: &Approvals) -> Self {
+    pub fn new(folders: &Folders, settings: &Approvals) -> Self {
         let (wait, lasting) = (Duration::from_secs(settings.wait_secs.get()), Duration::from_secs(settings.expire_secs.get()));
-        Self { questions: Questions::of(folders), wait, lasting }
+        Self { questions: Questions::open(folders), wait, lasting }
     }
 
     async fn asked(&self, question: Question) -> Result<Reply, HostError> {
@@ -398,7 +398,7 @@ mod tests {
     fn of_questions_at_the_same_time_no_more_wait_than_may() {
         const TOO_MANY: usize = 16;
         let root = tempfile::tempdir().expect("a temporary folder");
-        let questions = Questions::of(&Folders::inside(root.path()));
+        let questions = Questions::open(&Folders::inside(root.path()));
         let post = |number| questions.post(question(number), Duration::ZERO, Duration::from_secs(600)).expect("it can be kept").is_ok();
         assert!((1..MAX_POSTED).all(post));
         let together = Barrier::new(TOO_MANY);
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn one_session_leaves_places_for_the_others() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let questions = Questions::of(&Folders::inside(root.path()));
+        let questions = Questions::open(&Folders::inside(root.path()));
         let post = |number, session: &str| {
             let question = Question { session: session.to_owned(), ..question(number) };
             questions.post(question, Duration::ZERO, Duration::from_secs(600)).expect("it can be kept")
@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn of_answers_that_nobody_takes_the_last_ones_are_kept() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let questions = Questions::of(&Folders::inside(root.path()));
+        let questions = Questions::open(&Folders::inside(root.path()));
         let lasting = Duration::from_secs(600);
         let answered = |number| {
             questions.post(question(number), Duration::ZERO, lasting).expect("it can be kept").expect("there is a place");

@@ -42,7 +42,7 @@ enum Change {
 }
 
 /// A preview, and the file that it was made of: in another one, the same arguments may change something else.
-pub(crate) struct Seen {
+pub(crate) struct PreviewedChange {
     pub(crate) preview: Preview,
     /// The SHA-256 of the file before the change.
     pub(crate) before: [u8; 32],
@@ -55,18 +55,18 @@ pub(crate) struct Seen {
 /// # Errors
 ///
 /// What the tool would fail with, since what is to be replaced isn't there.
-pub(crate) async fn of(context: &CallContext) -> Result<Option<Seen>, Failure> {
+pub(crate) async fn preview(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     let Some(look) = look(context) else { return Ok(None) };
     // Reading may wait for a disk, or for a network.
     tokio::task::spawn_blocking(look).await.unwrap_or(Ok(None))
 }
 
 /// As [`of`], for who may block.
-pub(crate) fn at_once(context: &CallContext) -> Result<Option<Seen>, Failure> {
+pub(crate) fn at_once(context: &CallContext) -> Result<Option<PreviewedChange>, Failure> {
     look(context).map_or(Ok(None), |look| look())
 }
 
-fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<Seen>, Failure> + Send + 'static> {
+fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<PreviewedChange>, Failure> + Send + 'static> {
     let tool = context.tool.as_deref()?;
     let meta = tool.definition.meta.as_ref()?.get(META).filter(|_| tool.is_built_in())?;
     let change = Change::deserialize(meta).ok()?;
@@ -78,7 +78,7 @@ fn look(context: &CallContext) -> Option<impl FnOnce() -> Result<Option<Seen>, F
 }
 
 impl Change {
-    fn seen(&self, grants: Arc<Grants>, arguments: &Value, real: Option<String>) -> Option<Result<Seen, Failure>> {
+    fn seen(&self, grants: Arc<Grants>, arguments: &Value, real: Option<String>) -> Option<Result<PreviewedChange, Failure>> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let file = text(match self {
             Self::Whole { file, .. } | Self::Part { file, .. } => file,
@@ -104,7 +104,7 @@ impl Change {
         let held = Sha256::digest(&before);
         let preview =
             Preview { file: real.unwrap_or_else(|| file.to_owned()), sha256: format!("{held:x}"), diff: diff(&before, &after)?, shows };
-        Some(Ok(Seen { preview, before: held.into(), settled }))
+        Some(Ok(PreviewedChange { preview, before: held.into(), settled }))
     }
 }
 

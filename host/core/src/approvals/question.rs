@@ -1,5 +1,5 @@
 use berth_contract::{BoxFuture, CallId};
-use berth_policy::{ActedOn, Decision};
+use berth_policy::{Decision, ResolvedSubject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub struct Question {
     /// The plugin or provider that offers it.
     pub provider: String,
     /// What it acts on.
-    pub subjects: Vec<ActedOn>,
+    pub subjects: Vec<ResolvedSubject>,
     /// Names of the secrets that are put into the requests to the URLs it acts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Question {
     pub arguments: Value,
     /// What is handed over beside the arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attachments: Vec<Attached>,
+    pub attachments: Vec<AttachmentSummary>,
     /// What would change in a file, where the host knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
@@ -73,7 +73,7 @@ pub enum Always {
 
 /// Something that is handed over beside the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attached {
+pub struct AttachmentSummary {
     /// What it says of itself.
     pub media_type: Option<String>,
     /// How long it is.

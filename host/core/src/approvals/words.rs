@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use berth_contract::text::{neutral, neutral_line};
 use berth_contract::{Access, SubjectKind};
-use berth_policy::commands::{Risk, Told, look};
+use berth_policy::commands::{Explanation, Risk, analyze};
 use berth_policy::egress::Target;
-use berth_policy::{ActedOn, Gate};
+use berth_policy::{Gate, ResolvedSubject};
 use serde_json::Value;
 
-use super::{Always, Attached, Question};
+use super::{Always, AttachmentSummary, Question};
 use berth_config::inline;
 
 /// Bytes of an argument that is read at a glance.
@@ -67,7 +67,7 @@ impl Question {
             }
         }
         for command in self.subjects.iter().filter(|subject| subject.kind == SubjectKind::Command) {
-            words.commands(&look(&command.text).told());
+            words.commands(&analyze(&command.text).explain());
         }
         for (index, part) in self.attachments.iter().enumerate() {
             words.attachment(index, part);
@@ -100,7 +100,7 @@ impl Question {
         words.text
     }
 
-    fn is_an_argument(&self, subject: &ActedOn) -> bool {
+    fn is_an_argument(&self, subject: &ResolvedSubject) -> bool {
         self.shown_arguments().any(|(_, value)| value.as_str() == Some(&subject.text))
     }
 }
@@ -114,7 +114,7 @@ fn is_long(value: &Value) -> bool {
 }
 
 /// What is done, in a word or two.
-fn deed(subject: &ActedOn) -> &'static str {
+fn deed(subject: &ResolvedSubject) -> &'static str {
     match (subject.kind, subject.access) {
         (SubjectKind::Command, _) => "runs",
         (SubjectKind::Url, Access::Read) => "gets",
@@ -146,12 +146,12 @@ impl Words<'_> {
     }
 
     /// The commands that one consists of, the risky ones marked.
-    fn commands(&mut self, told: &[Told]) {
+    fn commands(&mut self, told: &[Explanation]) {
         if told.is_empty() {
             return;
         }
         let _ = writeln!(self.text, "  {}:", (self.mark)(Mark::Strong, "it runs"));
-        for Told { class, text } in told {
+        for Explanation { class, text } in told {
             self.text.push_str("  │ ");
             let mark = match class {
                 Some(Risk::Low) => Mark::Faint,
@@ -186,13 +186,13 @@ impl Words<'_> {
 
     /// Where a URL leads, its host in the letters that the DNS knows, and what is odd about it.
     fn target(&mut self, url: &str) {
-        let Ok(target) = Target::of(url) else { return };
+        let Ok(target) = Target::parse(url) else { return };
         let odd = target.oddities();
         let odd = if odd.is_empty() { String::new() } else { format!(" ({})", (self.mark)(Mark::Warning, &odd.join("; "))) };
         self.field("goes to", &format!("{target}{odd}"));
     }
 
-    fn attachment(&mut self, index: usize, part: &Attached) {
+    fn attachment(&mut self, index: usize, part: &AttachmentSummary) {
         let media_type = part.media_type.as_deref().unwrap_or("no type");
         let name = format!("attachment {index}");
         self.field(&name, &format!("{}, {} bytes, SHA-256 {}", neutral_line(media_type), part.bytes, neutral_line(&part.sha256)));
@@ -240,7 +240,7 @@ mod tests {
     fn each_command_is_told_with_its_class() {
         let mut question = question();
         let text = "cd x && git push --force; rm -rf \"$D\" > log\u{1b}; $X".to_owned();
-        question.subjects = vec![ActedOn { kind: SubjectKind::Command, access: Access::Write, text: text.clone() }];
+        question.subjects = vec![ResolvedSubject { kind: SubjectKind::Command, access: Access::Write, text: text.clone() }];
         question.arguments = json!({ "command": text });
         question.preview = None;
         question.attachments.clear();
@@ -257,7 +257,7 @@ mod tests {
     fn where_a_url_leads_is_told_with_what_is_odd_about_it() {
         let asked = |url: &str, gate: &str| {
             let mut question = question();
-            question.subjects = vec![ActedOn { kind: SubjectKind::Url, access: Access::Read, text: url.to_owned() }];
+            question.subjects = vec![ResolvedSubject { kind: SubjectKind::Url, access: Access::Read, text: url.to_owned() }];
             question.arguments = json!({ "url": url });
             question.decision.gate = serde_json::from_value(json!(gate)).expect("a gate");
             question.words()
@@ -278,7 +278,7 @@ mod tests {
     fn where_a_request_goes_and_what_goes_along_stands_before_its_headers_and_body() {
         let mut question = question();
         let url = "https://example.com/x";
-        question.subjects = vec![ActedOn { kind: SubjectKind::Url, access: Access::Write, text: url.to_owned() }];
+        question.subjects = vec![ResolvedSubject { kind: SubjectKind::Url, access: Access::Write, text: url.to_owned() }];
         question.arguments = json!({ "body": "a\nb", "headers": { "x": "y" }, "method": "POST", "url": url });
         question.preview = None;
         question.attachments.clear();

@@ -69,11 +69,11 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
             let found = format!("{shown} is not there, and can't be made in {}", above.display());
             Finding::warning(name, found, format!("as the owner of {}: mkdir -p -m 700 {}", above.display(), quoted(path)))
         }
-        Ok(Folder::There(there)) => kept(name, path, purpose, &there, worse),
+        Ok(Folder::There(there)) => check_kept_folder(name, path, purpose, &there, worse),
     }
 }
 
-fn kept(name: &str, path: &Path, purpose: Purpose, there: &There, worse: impl Fn(String, String) -> Finding) -> Finding {
+fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &There, worse: impl Fn(String, String) -> Finding) -> Finding {
     let (shown, quoted, mode) = (path.display(), quoted(path), there.mode);
     let user = rustix::process::geteuid().as_raw();
     let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);

@@ -8,8 +8,8 @@ use berth_config::{self as config, Folders};
 
 /// What is kept from one run to the next: whether it can be read and believed.
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {
-    let approved = Approvals::of(folders).all().map(|all| (all.len(), Vec::new()));
-    let questions = Questions::of(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
+    let approved = Approvals::open(folders).all().map(|all| (all.len(), Vec::new()));
+    let questions = Questions::open(folders).waiting().map(|(waiting, wrong)| (waiting.len(), wrong));
     let trusted = config::trusted(folders).map(|files| (files.len(), Vec::new()));
     [
         found("sessions", "kept", session::kept_in(folders)),

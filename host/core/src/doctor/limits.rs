@@ -18,7 +18,7 @@ pub(super) fn findings(loaded: &Loaded) -> Vec<Finding> {
     vec![files(bounds.open_files), processes(bounds.processes), stack(bounds.stack), memory(loaded)]
 }
 
-fn told(bound: Option<u64>) -> String {
+fn describe(bound: Option<u64>) -> String {
     bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string())
 }
 
@@ -28,7 +28,7 @@ fn files(bound: Option<u64>) -> Finding {
     match bound {
         Some(few) if few < FEWEST_FILES => Finding::failure(name, format!("{few}: so few that searches leave files out"), fix),
         Some(few) if few < FEW_FILES => Finding::warning(name, format!("{few}: few for calls that run at a time, or search"), fix),
-        bound => Finding::ok(name, told(bound)),
+        bound => Finding::ok(name, describe(bound)),
     }
 }
 
@@ -39,7 +39,7 @@ fn processes(bound: Option<u64>) -> Finding {
             let fix = "ulimit -u 4096 (for a service: LimitNPROC=4096)";
             Finding::warning(name, format!("{few}, threads counted: few for calls that run at a time"), fix)
         }
-        bound => Finding::ok(name, told(bound)),
+        bound => Finding::ok(name, describe(bound)),
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 const SECRET: &str = "s3cr&t/Value~+42\"x";
 
 fn echoes() -> Echoes {
-    Echoes::of([("token", SECRET)]).expect("there is one")
+    Echoes::from_secrets([("token", SECRET)]).expect("there is one")
 }
 
 /// What the usual encoders with percent signs leave as it is beside letters and digits, and whether they write a space as `+`: those of
@@ -86,7 +86,7 @@ fn secret_is_found_as_servers_write_it() {
         assert!(whole.starts_with("before ") && whole.ends_with(" behind") && whole.contains("[REDACTED:token]"), "{whole}");
     }
     assert!(!echoes.is_in(b"a page about secrets"));
-    let spaced = Echoes::of([("token", "two words & more")]).expect("there is one");
+    let spaced = Echoes::from_secrets([("token", "two words & more")]).expect("there is one");
     for form in written("two words & more") {
         assert!(spaced.is_in(form.as_bytes()), "{form}");
     }
@@ -95,7 +95,7 @@ fn secret_is_found_as_servers_write_it() {
 #[test]
 fn secret_that_looks_like_an_escape_is_found() {
     for secret in ["x%41%42\\u0041&amp;y", "\\\\server\\share", "100%25&lt;3", "a\\nb\\tc=3D", "%%%%%%%%", "&&&&\\\\\\\\"] {
-        let echoes = Echoes::of([("token", secret)]).expect("there is one");
+        let echoes = Echoes::from_secrets([("token", secret)]).expect("there is one");
         assert!(echoes.is_in(secret.as_bytes()), "{secret}");
         for form in written(secret) {
             let whole = echoes.without(format!("before {form} behind").as_bytes());
@@ -127,7 +127,7 @@ fn pieces_of_any_size_are_without_it_and_lose_nothing_else() {
 
 #[test]
 fn longest_of_several_secrets_counts() {
-    let echoes = Echoes::of([("short", "abcdef"), ("long", "abcdefghij"), ("other", "cdefgh123")]).expect("there are some");
+    let echoes = Echoes::from_secrets([("short", "abcdef"), ("long", "abcdefghij"), ("other", "cdefgh123")]).expect("there are some");
     let without = |text: &str| String::from_utf8_lossy(&echoes.without(text.as_bytes()).unwrap_or_default()).into_owned();
     assert_eq!(without("1abcdefghij2"), "1[REDACTED:long]2");
     assert_eq!(without("1abcdefghi2"), "1[REDACTED:short]ghi2");
@@ -210,7 +210,7 @@ fn soak_random_spellings_in_random_pieces_are_found() {
             let percentage = if depth > 2 { 0 } else { [0, 20, 100][random.below(3)] };
             parts = parts.map(|part| random.escape(&part, program, percentage));
         }
-        let echoes = Echoes::of([("token", &*secret)]).expect("there is one");
+        let echoes = Echoes::from_secrets([("token", &*secret)]).expect("there is one");
         let text = parts.concat();
         let (mut pieces, mut out, mut rest) = (Pieces::default(), Vec::new(), text.as_bytes());
         while !rest.is_empty() {
@@ -230,7 +230,7 @@ fn soak_texts_without_a_secret_stay_as_they_are() {
     let mut random = Random(seed);
     for round in 0..rounds(100, 20_000) {
         let secrets = [random.text(PRINTABLE, 12), random.text(b"ab\\%&", 12)];
-        let echoes = Echoes::of([("one", &*secrets[0]), ("two", &*secrets[1])]).expect("there are two");
+        let echoes = Echoes::from_secrets([("one", &*secrets[0]), ("two", &*secrets[1])]).expect("there are two");
         let length = random.below(2000);
         let alphabet: &[u8] = [PRINTABLE, b"ab\\%&;#x25u0", b"\\", &[0, 255, b'%', 0x80, b'a']][random.below(4)];
         let text: Vec<u8> = (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect();

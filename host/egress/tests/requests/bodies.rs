@@ -43,7 +43,7 @@ fn what_is_packed_comes_unpacked_and_says_so() {
             assert_eq!(got.body, text(), "{coding}");
             assert!(got.end.is_none() && !got.headers.contains_key("content-encoding") && !got.headers.contains_key("content-length"));
             assert_eq!(server.asked()[0].header("accept-encoding"), Some("gzip, br, zstd"));
-            assert!(caller.told()[0].received < 20_000, "what came is counted as it came");
+            assert!(caller.requests()[0].received < 20_000, "what came is counted as it came");
         }
     });
 }
@@ -92,7 +92,7 @@ fn a_body_that_is_packed_badly_ends_with_an_error() {
                 Err(error) => Some(error),
             };
             assert!(matches!(end, Some(Error::Coding(_))), "{coding}: {end:?}");
-            assert!(caller.told()[0].failed.is_some(), "{coding}");
+            assert!(caller.requests()[0].failed.is_some(), "{coding}");
         }
     });
 }
@@ -118,7 +118,7 @@ fn an_endless_body_costs_its_bound() {
             let got = caller.get(&format!("http://{}/", server.address)).await.expect("it answers");
             assert_eq!(got.body.len(), 1 << 20, "{framing}");
             assert!(matches!(got.end, Some(Error::Body(_))), "{framing}: {:?}", got.end);
-            assert!(caller.told()[0].received <= (1 << 20) + (1 << 19), "{framing}: {}", caller.told()[0].received);
+            assert!(caller.requests()[0].received <= (1 << 20) + (1 << 19), "{framing}: {}", caller.requests()[0].received);
         }
     });
 }

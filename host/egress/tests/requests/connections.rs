@@ -50,7 +50,7 @@ fn a_name_that_moves_to_a_private_address_is_not_followed_there() {
         settings.reach.https_only.value = false;
         grant(&mut settings, &format!("*.example.com:{port}"));
         // Checked once and found to be public, private when it is connected to: there is no second look-up.
-        settings.network.resolver = Some(Names::of(&[
+        settings.network.resolver = Some(Names::with_names(&[
             ("moves.example.com", &[&["192.0.2.1"], &["127.0.0.1"]]),
             ("mixed.example.com", &[&["93.184.216.34", "127.0.0.1"]]),
             ("mapped.example.com", &[&["::ffff:127.0.0.1"]]),
@@ -81,9 +81,9 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
         let mut settings = settings(&[&format!("app.internal.example.com:{port}")]);
         // Public at the second look-up, which there is not; and again one that nothing opens.
         settings.network.resolver =
-            Some(Names::of(&[("app.internal.example.com", &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]])]));
+            Some(Names::with_names(&[("app.internal.example.com", &[&["127.0.0.1"], &["169.254.169.254"], &["127.0.0.1"]])]));
         let egress = Arc::new(Egress::new(settings));
-        let caller = Caller::of(Arc::clone(&egress), false);
+        let caller = Caller::with_egress(Arc::clone(&egress), false);
         let url = format!("http://app.internal.example.com:{port}/");
         assert_eq!(caller.get(&url).await.expect("it is opened").text(), "hello");
         // The connection goes back to the others, waits, and serves the next one: what it was connected to doesn't change.
@@ -92,7 +92,7 @@ fn a_connection_goes_to_the_address_that_was_looked_at() {
         }
         assert_eq!(caller.get(&url).await.expect("it is opened").text(), "hello");
         assert_eq!(server.connections(), 1);
-        assert_eq!(caller.told()[0].address, Some("127.0.0.1".parse().expect("it is one")));
+        assert_eq!(caller.requests()[0].address, Some("127.0.0.1".parse().expect("it is one")));
         // Another client has to connect, and finds what nothing opens.
         let mut changed = egress.settings().clone();
         changed.limits.requests = 5;
@@ -133,7 +133,7 @@ fn tls_checks_the_name_by_authorities_that_are_trusted() {
         let mut settings = settings(&opened.iter().map(String::as_str).collect::<Vec<_>>());
         settings.network = Network {
             authorities: vec![authority.file()],
-            resolver: Some(Names::of(&names.map(|name| (name, LOOPBACK)))),
+            resolver: Some(Names::with_names(&names.map(|name| (name, LOOPBACK)))),
             ..Network::default()
         };
         let caller = Caller::new(settings.clone());
@@ -189,7 +189,7 @@ fn http_2_is_spoken_where_it_can_be_and_one_connection_serves_all() {
         });
         let mut settings = settings(&[&format!("two.test:{port}")]);
         settings.network.authorities = vec![authority.file()];
-        settings.network.resolver = Some(Names::of(&[("two.test", LOOPBACK)]));
+        settings.network.resolver = Some(Names::with_names(&[("two.test", LOOPBACK)]));
         let caller = Caller::new(settings);
         for _ in 0..5 {
             let got = caller.get(&format!("https://two.test:{port}/")).await.expect("it answers");
@@ -236,7 +236,7 @@ fn a_proxy_is_told_the_address_that_was_looked_at() {
         settings.reach.https_only.value = false;
         grant(&mut settings, "*.example.com");
         settings.network.resolver =
-            Some(Names::of(&[("public.example.com", &[&["93.184.216.34"]]), ("private.example.com", &[&["10.0.0.1"]])]));
+            Some(Names::with_names(&[("public.example.com", &[&["93.184.216.34"]]), ("private.example.com", &[&["10.0.0.1"]])]));
         let through = |except: &str, resolves| Proxy { url: format!("http://u:p@{}", proxy.address), except: except.to_owned(), resolves };
         settings.network.proxy = Some(through("", false));
         let caller = Caller::new(settings.clone());
@@ -314,7 +314,7 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
         let url = format!("http://{}/", server.address);
         let mut settings = settings(&[&server.address.to_string()]);
         let egress = Arc::new(Egress::new(settings.clone()));
-        let reading = Caller::of(Arc::clone(&egress), true);
+        let reading = Caller::with_egress(Arc::clone(&egress), true);
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY"] {
             let got = reading.send(Request::builder().method(method).uri(&url).body(Full::from("x")).expect("it is one")).await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
@@ -325,7 +325,7 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
         }
         assert_eq!(server.connections(), 0);
         settings.limits.requests = 3;
-        let acting = Caller::of(Arc::new(Egress::new(settings)), false);
+        let acting = Caller::with_egress(Arc::new(Egress::new(settings)), false);
         for method in ["CONNECT", "TRACE"] {
             let got = acting.send(Request::builder().method(method).uri(&url).body(Full::default()).expect("it is one")).await;
             assert!(matches!(got, Err(Error::Refused(_))), "{method}: {got:?}");
@@ -334,6 +334,6 @@ fn a_call_that_reads_gets_and_a_call_makes_so_many_requests() {
         assert_eq!(server.asked()[0].body, b"x");
         let got = acting.get(&url).await;
         assert!(matches!(got, Err(Error::Requests(3))), "{got:?}");
-        assert_eq!(acting.told().len(), 4);
+        assert_eq!(acting.requests().len(), 4);
     });
 }

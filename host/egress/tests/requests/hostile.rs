@@ -64,9 +64,9 @@ fn a_thousand_malformed_answers_come_to_an_end() {
         let egress = Arc::new(Egress::new(settings));
         let (mut answered, mut failed) = (0, 0);
         for seed in 0..1000 {
-            let caller = Caller::of(Arc::clone(&egress), false);
+            let caller = Caller::with_egress(Arc::clone(&egress), false);
             let got = caller.get(&format!("http://{}/{seed}", server.address)).await;
-            let told = &caller.told()[0];
+            let told = &caller.requests()[0];
             match got {
                 Ok(got) if got.end.is_none() => {
                     assert!(got.body.len() <= 1 << 20);
@@ -157,7 +157,7 @@ fn requests_wait_for_their_turn_and_no_more_run_at_once() {
         let callers: Vec<_> = (0..10)
             .map(|_| {
                 let (egress, url) = (Arc::clone(&egress), url.clone());
-                tokio::spawn(async move { Caller::of(egress, false).get(&url).await.map(|got| got.text()) })
+                tokio::spawn(async move { Caller::with_egress(egress, false).get(&url).await.map(|got| got.text()) })
             })
             .collect();
         for caller in callers {

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_contract::{Report, Requested};
+use berth_contract::{Report, RequestRecord};
 use berth_egress::{Egress, Error, Limits, Network, Requests, Resolve, Scope, Settings, Timeouts};
 use berth_policy::egress::{Grant, PrivateHosts, Reach};
 use berth_policy::{Origin, Placed};
@@ -81,10 +81,10 @@ struct Caller {
 
 impl Caller {
     fn new(settings: Settings) -> Self {
-        Self::of(Arc::new(Egress::new(settings)), false)
+        Self::with_egress(Arc::new(Egress::new(settings)), false)
     }
 
-    fn of(egress: Arc<Egress>, read_only: bool) -> Self {
+    fn with_egress(egress: Arc<Egress>, read_only: bool) -> Self {
         let report = Arc::new(Report::default());
         let scope = Scope { report: Arc::clone(&report), read_only, origins: Vec::new() };
         Self { requests: Requests::new(egress, scope), report }
@@ -107,8 +107,8 @@ impl Caller {
         Ok(Got { status: parts.status, headers: parts.headers, body, end })
     }
 
-    fn told(&self) -> Vec<Requested> {
-        self.report.told().requests.clone()
+    fn requests(&self) -> Vec<RequestRecord> {
+        self.report.entries().requests.clone()
     }
 }
 
@@ -122,7 +122,7 @@ fn run(test: impl Future<Output = ()>) {
 struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
 
 impl Names {
-    fn of(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
+    fn with_names(names: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().expect("it is an address")).collect();
         let names = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(parse).collect()));
         Arc::new(Self(Mutex::new(names.collect())))

@@ -25,7 +25,7 @@ fn a_redirect_to_a_private_place_is_one_more_request_that_is_refused() {
             assert_eq!(first.headers["location"], url.as_str());
             let second = caller.get(&url).await;
             assert!(matches!(second, Err(Error::Refused(_) | Error::Address(_))), "{to}: {second:?}");
-            let told = caller.told();
+            let told = caller.requests();
             assert_eq!((told.len(), told[0].status, told[1].status, told[1].hop), (2, Some(302), None, 1), "{told:?}");
             assert!(told[1].failed.is_some());
         }
@@ -52,7 +52,7 @@ fn the_fourth_redirect_is_not_followed() {
             }
         }
         assert_eq!(server.asked().len(), 4);
-        assert_eq!(caller.told().iter().take(4).map(|told| told.hop).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(caller.requests().iter().take(4).map(|told| told.hop).collect::<Vec<_>>(), [0, 1, 2, 3]);
     });
 }
 
@@ -70,14 +70,14 @@ fn credentials_go_to_no_other_origin() {
             request.body(Full::default()).expect("it is a request")
         };
 
-        let caller = Caller::of(Arc::clone(&egress), false);
+        let caller = Caller::with_egress(Arc::clone(&egress), false);
         caller.send(with(&format!("http://{}/", server.address))).await.expect("it answers");
         caller.send(with(&elsewhere)).await.expect("it answers");
         let asked = &other.asked()[0];
         assert_eq!((asked.header("authorization"), asked.header("cookie"), asked.header("x-other")), (None, None, Some("stays")));
 
         // Nobody has been led there in this call, and where the origin stays the same, so does what goes to it.
-        let caller = Caller::of(egress, false);
+        let caller = Caller::with_egress(egress, false);
         caller.send(with(&elsewhere)).await.expect("it answers");
         caller.send(with(&format!("http://{}/", same.address))).await.expect("it answers");
         caller.send(with(&format!("http://{}/here", same.address))).await.expect("it answers");

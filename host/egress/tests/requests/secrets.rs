@@ -47,7 +47,7 @@ fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api/x?y=z")).await.expect("it answers");
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
-        assert_eq!(caller.told()[0].secrets, ["token"]);
+        assert_eq!(caller.requests()[0].secrets, ["token"]);
         for path in ["/", "/apix", "/other/api", "/api/../other", "/api/%2e%2e/other", "/api%2f..%2fother"] {
             caller.get(&format!("{base}{path}")).await.expect("it answers");
         }
@@ -57,7 +57,7 @@ fn a_secret_goes_where_it_is_meant_to_and_nowhere_else() {
             assert_eq!(asked.header("authorization"), None, "{asked:?}");
             assert!(!format!("{asked:?}").contains(SECRET));
         }
-        assert!(caller.told()[1..].iter().all(|told| told.secrets.is_empty()));
+        assert!(caller.requests()[1..].iter().all(|told| told.secrets.is_empty()));
     });
 }
 
@@ -74,7 +74,7 @@ fn a_secret_for_localhost_goes_to_the_port_that_is_named_and_stays_on_this_machi
         }
         assert_eq!(server.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
         assert_eq!(other.asked()[0].header("authorization"), None);
-        settings.network.resolver = Some(Names::of(&[("localhost", &[&["192.0.2.1"]])]));
+        settings.network.resolver = Some(Names::with_names(&[("localhost", &[&["192.0.2.1"]])]));
         let got = Caller::new(settings).get(&format!("http://{named}/api")).await;
         assert!(matches!(&got, Err(Error::Address(denial)) if denial.rule.contains("`localhost` is this machine")), "{got:?}");
     });
@@ -93,7 +93,7 @@ fn a_guest_s_own_value_gives_way_and_a_query_is_told_without_it() {
         let caller = Caller::new(with(&[&server], vec![secret(&server.address.to_string(), query)]));
         caller.get(&format!("http://{}/api?a=b&api_key=mine", server.address)).await.expect("it answers");
         assert_eq!(server.asked()[1].path(), "/api?a=b&api_key=value%2Bof%2Fthe%26secret%3D42");
-        let told = format!("{:?}", caller.told());
+        let told = format!("{:?}", caller.requests());
         assert!(!told.contains("value%2Bof") && !told.contains(SECRET), "{told}");
     });
 }
@@ -125,8 +125,10 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
         let server = Server::plain(echo);
         let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
         for piece in [1, 2, 3, 7, 16, 1000] {
-            let got =
-                Caller::of(Arc::clone(&egress), false).get(&format!("http://{}/api/{piece}", server.address)).await.expect("it answers");
+            let got = Caller::with_egress(Arc::clone(&egress), false)
+                .get(&format!("http://{}/api/{piece}", server.address))
+                .await
+                .expect("it answers");
             let text = format!("{} {:?}", got.text(), got.headers);
             let hex: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
             for form in
@@ -138,7 +140,7 @@ fn what_a_server_echoes_is_taken_out_across_pieces() {
             assert_eq!(got.headers["x-echo"], "[REDACTED:token]");
         }
         // What was read once is found in all answers, also of requests that it doesn't go into.
-        let got = Caller::of(egress, false).get(&format!("http://{}/other", server.address)).await.expect("it answers");
+        let got = Caller::with_egress(egress, false).get(&format!("http://{}/other", server.address)).await.expect("it answers");
         assert!(got.text().contains("and more"));
     });
 }
@@ -180,7 +182,7 @@ fn echoes_are_found_by_what_they_stand_for() {
         let egress = Arc::new(Egress::new(with(&[&server], vec![secret(&server.address.to_string(), bearer())])));
         for piece in [1, 2, 5, 100, 10_000] {
             let url = format!("http://{}/api/{piece}", server.address);
-            let got = Caller::of(Arc::clone(&egress), false).get(&url).await.expect("it answers");
+            let got = Caller::with_egress(Arc::clone(&egress), false).get(&url).await.expect("it answers");
             let expected = "<[REDACTED:token]>".repeat(10);
             assert_eq!(got.text(), expected, "in pieces of {piece}");
             assert_eq!(got.headers["x-echo"], expected);
@@ -212,7 +214,7 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
         let server = Server::plain(ok);
         let settings = with(&[&server], vec![secret(&server.address.to_string(), bearer())]);
         let egress = Arc::new(Egress::new(settings.clone()));
-        let caller = Caller::of(Arc::clone(&egress), false);
+        let caller = Caller::with_egress(Arc::clone(&egress), false);
         let base = format!("http://{}", server.address);
         caller.get(&format!("{base}/api")).await.expect("it answers");
         let github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
@@ -243,7 +245,7 @@ fn a_request_that_carries_a_secret_away_is_not_sent() {
             assert!(matches!(got, Err(Error::Refused(_))), "{shown}: {got:?}");
         }
         assert_eq!(server.asked().len(), 1);
-        let told = format!("{:?}", caller.told());
+        let told = format!("{:?}", caller.requests());
         assert!(!told.contains(SECRET) && !told.contains(github), "{told}");
         // To where the operator says, what looks like one may go.
         let mut settings = settings;

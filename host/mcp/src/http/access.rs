@@ -83,7 +83,7 @@ impl Access {
     ///
     /// It can't be read or made.
     pub(super) fn token(folders: &Folders) -> Result<(Self, PathBuf), ServeError> {
-        Self::kept(folders, TOKEN)
+        Self::load_or_make(folders, TOKEN)
     }
 
     /// By the token for the server's figures, which lets nobody call a tool.
@@ -92,10 +92,10 @@ impl Access {
     ///
     /// It can't be read or made.
     pub(super) fn metrics_token(folders: &Folders) -> Result<Self, ServeError> {
-        Ok(Self::kept(folders, METRICS_TOKEN)?.0)
+        Ok(Self::load_or_make(folders, METRICS_TOKEN)?.0)
     }
 
-    fn kept(folders: &Folders, name: &str) -> Result<(Self, PathBuf), ServeError> {
+    fn load_or_make(folders: &Folders, name: &str) -> Result<(Self, PathBuf), ServeError> {
         let folder = folders.data.join(FOLDER);
         let token = state::secret(&folder, name)?;
         let random = ring::rand::SystemRandom::new();

@@ -346,7 +346,7 @@ fn broken(body: &[u8]) -> Answer {
         Ok(_) => ErrorData::invalid_request("Invalid Request", None),
         Err(_) => ErrorData::parse_error("Parse error", None),
     };
-    let said_of = serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::of(body), "error": error });
+    let said_of = serde_json::json!({ "jsonrpc": "2.0", "id": Envelope::parse_id(body), "error": error });
     said(StatusCode::BAD_REQUEST, "application/json", said_of.to_string())
 }
 

@@ -199,7 +199,7 @@ impl Held {
     }
 
     /// What a request takes that came over HTTP.
-    pub(super) fn of(extensions: &rmcp::model::Extensions) -> Option<Self> {
+    pub(super) fn from_extensions(extensions: &rmcp::model::Extensions) -> Option<Self> {
         let parts = extensions.get::<http::request::Parts>()?;
         parts.extensions.get::<Working>().map(|working| working.held.clone())
     }

@@ -49,7 +49,7 @@ pub(super) enum Listener {
 pub(super) struct Bound(PathBuf, Option<(u64, u64)>);
 
 impl Bound {
-    fn of(path: &Path) -> Self {
+    fn new(path: &Path) -> Self {
         Self(path.to_owned(), identity(path))
     }
 }
@@ -84,7 +84,7 @@ impl Listener {
             Place::Unix(path) => {
                 remove_dead(path).await.map_err(failed)?;
                 let listener = UnixListener::bind(path).map_err(failed)?;
-                let _bound = Bound::of(path);
+                let _bound = Bound::new(path);
                 // Whoever came before that is asked for their user as everybody is.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
                 Ok((Self::Unix { listener, _bound }, place.clone()))

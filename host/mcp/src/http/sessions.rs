@@ -118,7 +118,7 @@ impl SessionManager for Connections {
         let handle = handle.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
         let held = match &message {
-            JsonRpcMessage::Request(request) => Held::of(request.request.extensions()),
+            JsonRpcMessage::Request(request) => Held::from_extensions(request.request.extensions()),
             _ => None,
         };
         let kept = receiver.http_request_id.map(|request| Kept { handle: handle.clone(), request, held, read: false });

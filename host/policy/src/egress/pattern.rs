@@ -48,7 +48,7 @@ impl HostPattern {
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        let form = bounded(written).and_then(|()| Form::of(written)).map_err(|why| explained(written, &why))?;
+        let form = bounded(written).and_then(|()| Form::parse(written)).map_err(|why| explained(written, &why))?;
         Ok(Self { written: written.to_owned(), form })
     }
 
@@ -137,7 +137,7 @@ impl PartialEq for HostPattern {
 impl Eq for HostPattern {}
 
 impl Form {
-    fn of(written: &str) -> Result<Self, String> {
+    fn parse(written: &str) -> Result<Self, String> {
         if written == "*" {
             return Ok(Self::Any);
         }
@@ -162,7 +162,7 @@ impl Form {
             return Err(format!("a host is wanted here, without the port `{}`: write `{}`", neutral_line(port), neutral_line(host)));
         }
         if !written.contains('*') {
-            return Host::of(written).map(Self::Host);
+            return Host::parse(written).map(Self::Host);
         }
         Self::with_stars(written)
     }
@@ -179,7 +179,7 @@ impl Form {
         if fixed.is_empty() {
             return Err(too_wide(written));
         }
-        let Host::Name(tail) = Host::of(fixed)? else {
+        let Host::Name(tail) = Host::parse(fixed)? else {
             return Err("`*` stands for parts of names, and not of addresses".to_owned());
         };
         let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
@@ -187,7 +187,7 @@ impl Form {
         for label in globs {
             labels.push(match label.contains('*') {
                 true => Label::Glob(label_glob(label)?, label.to_ascii_lowercase()),
-                false => match Host::of(label)? {
+                false => match Host::parse(label)? {
                     Host::Name(label) => Label::Plain(label),
                     Host::Address(_) => Label::Plain(label.to_ascii_lowercase()),
                 },
@@ -267,11 +267,11 @@ impl PrivateHosts {
     ///
     /// What is wrong with it, and what to write instead.
     pub fn new(written: &str) -> Result<Self, String> {
-        let read = bounded(written).and_then(|()| Self::of(written));
+        let read = bounded(written).and_then(|()| Self::parse(written));
         read.map_err(|why| format!("`{}` opens no private host: {why}", neutral_line(cut(written, MAX_PATTERN))))
     }
 
-    fn of(written: &str) -> Result<Self, String> {
+    fn parse(written: &str) -> Result<Self, String> {
         if let Some((_, rest)) = written.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
             return Err(format!("a host is wanted here, and no URL: write `{}`", neutral_line(host)));

@@ -60,7 +60,7 @@ impl Host {
     /// # Errors
     ///
     /// What is wrong with it.
-    pub(super) fn of(written: &str) -> Result<Self, String> {
+    pub(super) fn parse(written: &str) -> Result<Self, String> {
         let host = url::Host::parse(written).map_err(|error| error.to_string())?;
         Self::normalised(host)
     }
@@ -132,7 +132,7 @@ impl Target {
     /// # Errors
     ///
     /// What is wrong with it: it is none, has another scheme, no host, or a name or password before the host.
-    pub fn of(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, String> {
         Ok(Self::with_url(url)?.0)
     }
 

@@ -1,7 +1,7 @@
 //! One pass over a text, which stops at three bytes by which a secret or its key may begin, and looks closer there.
 
 use super::keys::{self, Keys};
-use super::{below, blocks, encoded, mark, places, shapes};
+use super::{blocks, encoded, mark, multiline, places, shapes};
 
 /// A secret in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ fn scan(text: &str, keys: &dyn Fn(usize) -> Keys, depth: u8) -> Vec<Found> {
 fn apart(bytes: &[u8], secret: Found, found: &mut Vec<Found>) {
     for (start, end) in mark::around(bytes, secret.start, secret.end) {
         let whole = (start, end) == (secret.start, secret.end);
-        let (start, end) = if whole { (start, end) } else { below::trimmed(bytes, start, end) };
+        let (start, end) = if whole { (start, end) } else { multiline::trimmed(bytes, start, end) };
         if whole || bytes[start..end].iter().any(|byte| !byte.is_ascii_punctuation()) {
             found.push(Found { start, end, ..secret });
         }

@@ -1,8 +1,8 @@
 //! Values whose keys say that they are secret: `password=…`, `"api_key": "…"`, `Authorization: …`.
 
-use super::below::{self, Judge, Span};
 use super::find::{Found, looked_at};
 use super::mark;
+use super::multiline::{self, Judge, Span};
 
 /// Bytes of a key that are looked at, on each side of its telling word.
 const MAX_KEY: usize = 64;
@@ -258,10 +258,10 @@ fn over_lines(bytes: &[u8], key: usize, separator: &Separator, apart: bool, many
     let named = matches!(separator.sign, b':' | b'=' | b'>');
     let in_settings = named && place >= Keys::Settings;
     match begins {
-        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => below::list(bytes, at, judge),
-        b'"' | b'\'' if in_settings && !many => below::tripled(bytes, at, judge).or_else(|| below::open(bytes, at, judge)),
+        b'[' if separator.sign != b'>' && named && place != Keys::Unknown => multiline::list(bytes, at, judge),
+        b'"' | b'\'' if in_settings && !many => multiline::tripled(bytes, at, judge).or_else(|| multiline::open(bytes, at, judge)),
         b'|' | b'>' | b'\n' | b'\r' if separator.sign != b'=' && in_settings => {
-            below::below(bytes, key, at, apart && begins != b'|', many, judge)
+            multiline::below(bytes, key, at, apart && begins != b'|', many, judge)
         }
         _ => None,
     }
@@ -316,7 +316,7 @@ fn named(bytes: &[u8], at: usize) -> Option<Separator> {
     let mut at = blank(at);
     if bytes[..at].ends_with(b"\n") || bytes[..at].ends_with(b" ") {
         let line = &bytes[at..bytes.len().min(at + 16)];
-        at = blank(at + below::numbered(line));
+        at = blank(at + multiline::numbered(line));
     }
     at += usize::from(bytes.get(at) == Some(&b'"'));
     at += bytes.get(at..at + 5).filter(|word| word.eq_ignore_ascii_case(b"value"))?.len();

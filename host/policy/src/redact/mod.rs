@@ -4,12 +4,12 @@
 //! base64 and with percent signs (`encoded`). There are no regular expressions: nothing is compiled at start, and every look is bounded, so
 //! that the time is linear in the text, whatever a stranger writes.
 
-mod below;
 mod blocks;
 mod encoded;
 mod find;
 mod keys;
 mod mark;
+mod multiline;
 mod places;
 mod shapes;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Reach};
 use berth_policy::files::PathGlobs;
 use berth_policy::rules::{Effect, Rule, RuleSet};
 use berth_policy::{
-    ActedOn, Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed, Policy, TextGlob, Trust, Verdict,
+    Action, Autonomy, Blocklist, DEFAULT_BLOCKED, Decision, Pattern, Permission, Phase, Placed, Policy, ResolvedSubject, TextGlob, Trust,
+    Verdict,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ pub struct Call {
     pub provider: &'static str,
     pub aliases: Vec<String>,
     pub annotations: Annotations,
-    pub subjects: Vec<ActedOn>,
+    pub subjects: Vec<ResolvedSubject>,
     pub believed: bool,
     pub arguments: Value,
     pub trust: Trust,
@@ -44,7 +45,7 @@ impl Call {
 
 /// A call of a tool that acts on something.
 pub fn call(tool: &'static str, read_only: bool, subjects: &[(SubjectKind, Access, &str)]) -> Call {
-    let subjects = subjects.iter().map(|(kind, access, text)| ActedOn { kind: *kind, access: *access, text: (*text).to_owned() });
+    let subjects = subjects.iter().map(|(kind, access, text)| ResolvedSubject { kind: *kind, access: *access, text: (*text).to_owned() });
     Call {
         tool,
         provider: "some",

@@ -110,7 +110,7 @@ pub struct Finished {
 /// What of one output was kept since it was taken the last time: where that is too much, its beginning and its end, where programs say what went
 /// wrong.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct KeptOutput {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     /// Bytes between the two that were not kept.
@@ -123,14 +123,14 @@ pub struct Kept {
 #[derive(Debug, Default)]
 pub struct Output {
     /// To its standard output.
-    pub stdout: Kept,
+    pub stdout: KeptOutput,
     /// To its standard error.
-    pub stderr: Kept,
+    pub stderr: KeptOutput,
     written: u64,
     limit: usize,
 }
 
-impl Kept {
+impl KeptOutput {
     fn push(&mut self, bytes: &[u8], limit: usize) {
         let (beginning, rest) = bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
         self.beginning.extend_from_slice(beginning);
@@ -529,7 +529,7 @@ impl Drop for Child {
 /// Takes what a pipe holds now, and lets go of it at its end.
 fn take_from(
     stream: &mut Option<impl Read>,
-    kept: &mut Kept,
+    kept: &mut KeptOutput,
     limit: usize,
     written: &mut u64,
     buffer: &mut [u8],

@@ -8,6 +8,6 @@ mod helper;
 mod places;
 mod sockets;
 
-pub use child::{Child, Command, Ending, Finished, Kept, Output, StartError};
+pub use child::{Child, Command, Ending, Finished, KeptOutput, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
 pub use places::{Known, Places, PlacesError};

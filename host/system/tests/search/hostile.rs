@@ -154,7 +154,7 @@ fn every_long_text_is_tried() {
 
 #[test]
 fn a_search_that_begins_too_late_finds_nothing() {
-    let tree = Tree::of(&["a", "b"]);
+    let tree = Tree::with_files(&["a", "b"]);
     let late = Control { deadline: Instant::now(), ..control() };
     let entries = find(&tree.view(), &tree.scope(), 10, &late).expect("an answer");
     assert_eq!((entries.items.len(), entries.ending), (0, Ending::Deadline));

@@ -9,14 +9,14 @@ use crate::tree::{NOTHING, Tree, control};
 
 #[test]
 fn everything_is_listed_sorted_by_bytes() {
-    let tree = Tree::of(&["b/x", "b.txt", "B", "a/deep/er/file", ".hidden", "empty/"]);
+    let tree = Tree::with_files(&["b/x", "b.txt", "B", "a/deep/er/file", ".hidden", "empty/"]);
     let paths = tree.found(&tree.scope());
     assert_eq!(paths, [".hidden", "B", "a", "a/deep", "a/deep/er", "a/deep/er/file", "b", "b.txt", "b/x", "empty"]);
 }
 
 #[test]
 fn entries_tell_kind_size_and_time() {
-    let tree = Tree::of(&["dir/"]);
+    let tree = Tree::with_files(&["dir/"]);
     tree.file("file", "12345");
     tree.link("link", "/nowhere/at/all");
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
@@ -31,14 +31,14 @@ fn entries_tell_kind_size_and_time() {
 
 #[test]
 fn files_only_leaves_out_directories_and_links() {
-    let tree = Tree::of(&["dir/file"]);
+    let tree = Tree::with_files(&["dir/file"]);
     tree.link("link", "dir/file");
     assert_eq!(tree.found(&Scope { files_only: true, ..tree.scope() }), ["dir/file"]);
 }
 
 #[track_caller]
 fn check_globs(globs: &[&str], expected: &[&str]) {
-    let tree = Tree::of(&["a.rs", "a.md", "src/b.rs", "src/deep/c.rs", "src/deep/c.md", "lib/src/d.rs"]);
+    let tree = Tree::with_files(&["a.rs", "a.md", "src/b.rs", "src/deep/c.rs", "src/deep/c.md", "lib/src/d.rs"]);
     let globs = globs.iter().map(|glob| (*glob).to_owned()).collect();
     assert_eq!(tree.found(&Scope { globs, ..tree.scope() }), expected);
 }
@@ -87,7 +87,7 @@ fn globs_are_bounded() {
 
 #[test]
 fn depth_is_bounded() {
-    let tree = Tree::of(&["a", "b/c", "b/d/e"]);
+    let tree = Tree::with_files(&["a", "b/c", "b/d/e"]);
     let at = |max_depth| tree.found(&Scope { max_depth: Some(max_depth), ..tree.scope() });
     assert_eq!(at(0), [""; 0]);
     assert_eq!(at(1), ["a", "b"]);
@@ -97,7 +97,7 @@ fn depth_is_bounded() {
 
 #[test]
 fn paths_begin_as_the_caller_spelled_the_root() {
-    let tree = Tree::of(&["real/file"]);
+    let tree = Tree::with_files(&["real/file"]);
     tree.link("link", "real");
     let spelled = |root: String| {
         let entries = find(&tree.view(), &Scope { root, ..Scope::default() }, 10, &control()).expect("an answer");
@@ -112,7 +112,7 @@ fn paths_begin_as_the_caller_spelled_the_root() {
 
 #[test]
 fn a_missing_root_is_not_found() {
-    let tree = Tree::of(&["file"]);
+    let tree = Tree::with_files(&["file"]);
     for missing in ["nothing", "file/below"] {
         let scope = Scope { root: tree.path(missing), ..Scope::default() };
         let answer = find(&tree.view(), &scope, 10, &control());

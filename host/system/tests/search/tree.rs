@@ -25,7 +25,7 @@ impl Tree {
     }
 
     /// A tree of empty files; a name with `/` at its end is a directory.
-    pub(crate) fn of(paths: &[&str]) -> Self {
+    pub(crate) fn with_files(paths: &[&str]) -> Self {
         let tree = Self::new();
         for path in paths {
             match path.strip_suffix('/') {

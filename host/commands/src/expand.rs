@@ -78,7 +78,7 @@ enum Todo {
 
 impl Reading {
     /// Reads a text, and all that it hands on to a shell or another program.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn expand(text: &str) -> Self {
         let mut reading = Self { steps: MAX_STEPS, ..Self::default() };
         reading.script(text.to_owned(), 0);
         // In turn, and not each inside the other: how many there are, a text decides.

@@ -27,7 +27,7 @@ const SWEPT: usize = 256;
 const MAX_SWEPT: u64 = 4 * 1024 * 1024;
 
 /// Where a session lies.
-pub(super) struct Kept {
+pub(super) struct DiskSession {
     folder: PathBuf,
     file: String,
     name: String,
@@ -61,7 +61,7 @@ struct File {
     state: SessionState,
 }
 
-impl Kept {
+impl DiskSession {
     pub(super) fn new(folders: &Folders, name: &str) -> Self {
         let digest = format!("{:x}", Sha256::digest(name));
         Self { folder: folders.data.join(FOLDER), file: format!("{}.json", &digest[..32]), name: name.to_owned() }
@@ -137,7 +137,7 @@ mod tests {
     use crate::session::Session;
 
     fn session(root: &Path, name: &str) -> Session {
-        Session::kept(&Folders::inside(root), name)
+        Session::on_disk(&Folders::inside(root), name)
     }
 
     fn calls(session: &Session) -> u64 {

@@ -10,14 +10,14 @@ use berth_config::Folders;
 
 /// A component and what it says that it offers.
 #[derive(Clone, Debug)]
-pub struct Inspected {
+pub struct PluginInspection {
     /// What is known without running it.
     pub info: Arc<PluginInfo>,
     /// Its tools.
     pub tools: Vec<Arc<Definition>>,
 }
 
-impl Inspected {
+impl PluginInspection {
     /// Loads a component with nothing granted, asks it for its tools, and drops it.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ pub struct ToolChange {
 
 impl Difference {
     /// What `new` has that `old` has not, and the other way round.
-    pub fn between(old: &Inspected, new: &Inspected) -> Self {
+    pub fn between(old: &PluginInspection, new: &PluginInspection) -> Self {
         let (before, after) = (&old.info.manifest, &new.info.manifest);
         let capabilities = |requests: &[Request]| requests.iter().map(capability).collect::<Vec<_>>();
         let (before_asked, after_asked) = (capabilities(&before.capabilities), capabilities(&after.capabilities));

@@ -11,7 +11,7 @@ use rmcp::service::Peer;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-use crate::tasks::Begun;
+use crate::tasks::StartedTask;
 
 /// Notifications that wait for a client which reads slowly. What comes beyond is not told: the answer has it.
 const WAITING: usize = 64;
@@ -20,21 +20,21 @@ const WAITING: usize = 64;
 const MESSAGE: usize = 4096;
 
 /// Tells the client that asked for it.
-pub(crate) struct Telling {
+pub(crate) struct ProgressSender {
     /// None once the call has ended.
     sender: Mutex<Option<Sender<(f64, String)>>>,
     /// How often something was told. The protocol wants each progress to be more than the one before.
     told: AtomicU64,
     /// The call, where its client takes tasks.
-    begun: Option<Arc<Begun>>,
+    begun: Option<Arc<StartedTask>>,
 }
 
-impl Telling {
+impl ProgressSender {
     /// Begins to tell a client that gave a token. The handle ends when everything has been told, after [`end`](Self::end).
     pub(crate) fn begin(
         peer: &Peer<RoleServer>,
         token: Option<ProgressToken>,
-        begun: Option<Arc<Begun>>,
+        begun: Option<Arc<StartedTask>>,
     ) -> (Self, Option<JoinHandle<()>>) {
         let (sender, task) = token
             .map(|token| {
@@ -63,7 +63,7 @@ impl Telling {
     }
 }
 
-impl Events for Telling {
+impl Events for ProgressSender {
     fn progress(&self, progress: Progress) {
         self.say(&progress.message);
     }
