@@ -15,7 +15,7 @@ use berth_contract::{CancellationToken, Failure};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-use crate::outcome::{self, Stop};
+use crate::stop::{self, Stop};
 use crate::watch::Watch;
 
 /// Calls that wait at a time. One more is refused at once.
@@ -69,7 +69,7 @@ impl Admission {
         if let Some(turn) = turn {
             wait(turn, &watch.cancel, watch.deadline).await.map_err(|stop| match stop {
                 Stop::Cancelled => watch.stopped(stop),
-                _ => outcome::busy(since.elapsed()),
+                _ => stop::busy(since.elapsed()),
             })?;
             watch.set_waited(since.elapsed());
         }
@@ -89,7 +89,7 @@ impl Admission {
             return Ok((place(plugin), None));
         }
         if state.waiting >= WAITING {
-            return Err(outcome::busy(Duration::ZERO));
+            return Err(stop::busy(Duration::ZERO));
         }
         let (tells, turn) = oneshot::channel();
         state.waiting += 1;

@@ -1,13 +1,10 @@
-//! The two clocks of a call: the ticker that lets the host look at running guests, and the meter of what a call has used of a processor.
+//! The ticker, which lets the host look at running guests.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use wasmtime::EngineWeak;
-
-use crate::ready;
 
 /// How often running guests are looked at. It bounds how long a call may hold a thread of the reactor before it is moved to a thread of
 /// its own, and how late a deadline or a cancellation is seen.
@@ -15,6 +12,15 @@ pub(crate) const TICK: Duration = Duration::from_millis(2);
 
 /// How many ticks without a call the ticker goes on before it sleeps until the next call: waking it up costs that call more than a tick.
 const IDLE_TICKS: u32 = 50;
+
+/// What is done beside the calls, which the ticker looks after so that no call has to.
+pub(crate) trait Chores: Send + Sync + 'static {
+    /// Whether there is work that nobody was told of.
+    fn has_work(&self) -> bool;
+
+    /// Has it done, if there is some.
+    fn tick(self: &Arc<Self>);
+}
 
 /// Moves an engine's epoch on while calls are running, on one thread that ends with the engine.
 #[derive(Debug)]
@@ -34,10 +40,10 @@ struct Shared {
 pub(crate) struct Ticking(Arc<Shared>);
 
 impl Ticker {
-    pub(crate) fn start(engine: EngineWeak, housekeeper: Arc<ready::Shared>) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: EngineWeak, chores: Arc<impl Chores>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("berth-ticker".into()).spawn(move || tick(&of_thread, &engine, &housekeeper))?;
+        std::thread::Builder::new().name("berth-ticker".into()).spawn(move || tick(&of_thread, &engine, &chores))?;
         Ok(Self(shared))
     }
 
@@ -70,19 +76,19 @@ impl Shared {
     }
 
     /// Sleeps until a call runs or has run, or the engine ends.
-    fn sleep(&self, housekeeper: &ready::Shared) {
+    fn sleep(&self, chores: &impl Chores) {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.store(true, Ordering::SeqCst);
         // Looked at after `asleep` is set, while a call sets and looks in the other order: one of the two always sees the other.
         // A short call is over before this thread has woken up for it. It leaves work behind, and is done with that when it runs no more.
-        while self.running.load(Ordering::SeqCst) == 0 && !housekeeper.has_work() && !self.end.load(Ordering::SeqCst) {
+        while self.running.load(Ordering::SeqCst) == 0 && !chores.has_work() && !self.end.load(Ordering::SeqCst) {
             held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak, housekeeper: &Arc<ready::Shared>) {
+fn tick(shared: &Shared, engine: &EngineWeak, chores: &Arc<impl Chores>) {
     let mut idle = 0;
     while !shared.end.load(Ordering::SeqCst) {
         if shared.running.load(Ordering::SeqCst) > 0 {
@@ -90,7 +96,7 @@ fn tick(shared: &Shared, engine: &EngineWeak, housekeeper: &Arc<ready::Shared>) 
         } else {
             idle += 1;
             if idle > IDLE_TICKS {
-                shared.sleep(housekeeper);
+                shared.sleep(&**chores);
                 idle = 0;
                 continue;
             }
@@ -99,44 +105,6 @@ fn tick(shared: &Shared, engine: &EngineWeak, housekeeper: &Arc<ready::Shared>) 
         // Held for the one call only: a ticker must not keep an engine alive.
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
-        housekeeper.tick();
+        chores.tick();
     }
-}
-
-/// What a call has used of a processor: the time of whatever thread polled it, while it did, and what host functions used on others.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    /// Nanoseconds of polls that are over, and of helping threads.
-    used: AtomicU64,
-    /// The thread's clock when the poll began that is running now.
-    since: AtomicU64,
-}
-
-impl Meter {
-    pub(crate) fn poll_begins(&self) {
-        self.since.store(thread_nanos(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn poll_ends(&self) {
-        self.used.fetch_add(self.current(), Ordering::Relaxed);
-    }
-
-    /// Adds what other threads worked for the call.
-    pub(crate) fn charge(&self, time: Duration) {
-        self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    /// What the call has used. Only to be asked on the thread that polls it.
-    pub(crate) fn used(&self) -> Duration {
-        Duration::from_nanos(self.used.load(Ordering::Relaxed).saturating_add(self.current()))
-    }
-
-    fn current(&self) -> u64 {
-        thread_nanos().saturating_sub(self.since.load(Ordering::Relaxed))
-    }
-}
-
-fn thread_nanos() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -8,10 +8,11 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::clock::{Ticker, Ticking};
 use crate::compiled;
+use crate::guest::linking;
+use crate::guest::state::CallState;
+use crate::housekeeper::Housekeeper;
 use crate::limits::MAX_INSTANCES;
-use crate::linking;
-use crate::ready::{Housekeeper, MEMORIES, SPARE, TABLES};
-use crate::state::CallState;
+use crate::warm_pool::{MEMORIES, SPARE, TABLES};
 
 /// Stack of the guest. What is left of [`ASYNC_STACK`] is for host functions.
 const WASM_STACK: usize = 1 << 20;

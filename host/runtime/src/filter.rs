@@ -3,36 +3,28 @@
 //! A filter has no capability at all: whatever its plugin is granted, the instances that filter get none of it. One that has answered may
 //! be kept for the next output of the same session, and of no other; one that has trapped, or taken much memory, is not.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{
     CancellationToken, Category, Confidence, Failure, FilterDefinition, FilterInput, FilterVerdict, Matcher, Pattern, Purpose,
 };
-use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
-use wasmtime::component::InstancePre;
 
 use crate::admission::Place;
-use crate::bindings::berth::tool::types;
-use crate::bindings::filter::exports::berth::tool::filter as wit;
-use crate::bindings::filter::{Filters as Exports, FiltersIndices};
 use crate::clock::Ticking;
-use crate::convert::{self, MAX_META};
+use crate::filters::Filters;
+use crate::guest::bindings::berth::tool::types;
+use crate::guest::bindings::filter::Filters as Exports;
+use crate::guest::bindings::filter::exports::berth::tool::filter as wit;
+use crate::guest::convert::{self, MAX_META};
+use crate::guest::state::CallState;
+use crate::guest::wasi::Files;
 use crate::limits::Limits;
-use crate::plugin::Loaded;
-use crate::ready::{self, MEMORY};
+use crate::outcome;
+use crate::plugin::{Loaded, Plugin};
 use crate::run;
-use crate::state::CallState;
-use crate::wasi::Files;
 use crate::watch::Watch;
-
-/// Instances that are kept for their sessions, of all plugins together.
-pub(crate) const KEPT: usize = 16;
-
-/// How long one is kept without being asked.
-const IDLE: Duration = Duration::from_secs(300);
 
 /// Filters of one plugin.
 const MAX_FILTERS: usize = 512;
@@ -45,78 +37,6 @@ const MAX_PATTERN: usize = 512;
 /// Problems with the operator's rules that are told, and bytes of each.
 const MAX_PROBLEMS: usize = 256;
 const MAX_PROBLEM: usize = 1024;
-
-/// What a plugin filters.
-pub(crate) struct Filters {
-    exports: FiltersIndices,
-    pub(crate) definitions: Vec<Arc<FilterDefinition>>,
-    pub(crate) problems: Vec<String>,
-    /// Whether the pool has spare room for stores of its size.
-    fits: bool,
-    kept: Mutex<Vec<Kept>>,
-}
-
-/// An instance that waits for the next output of its session.
-struct Kept {
-    session: Arc<str>,
-    store: Store<CallState>,
-    instance: Exports,
-    since: Instant,
-    _place: OwnedSemaphorePermit,
-}
-
-/// Whether a component exports an interface, in whatever version.
-pub(crate) fn exports(pre: &InstancePre<CallState>, interface: &str) -> bool {
-    let of_interface = |name: &str| name.split_once('@').map_or(name, |(name, _)| name) == interface;
-    pre.component().component_type().exports(pre.engine()).any(|(name, _)| of_interface(name))
-}
-
-impl Filters {
-    /// The filters of a component that exports some. Which they are, [`list`] finds out.
-    pub(crate) fn exported(pre: &InstancePre<CallState>) -> wasmtime::Result<Option<Self>> {
-        if !exports(pre, "berth:tool/filter") {
-            return Ok(None);
-        }
-        let (exports, fits) = (FiltersIndices::new(pre)?, ready::fits(pre));
-        Ok(Some(Self { exports, definitions: Vec::new(), problems: Vec::new(), fits, kept: Mutex::default() }))
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The instance that a session has.
-    fn take(&self, session: &str) -> Option<(Store<CallState>, Exports)> {
-        let mut kept = self.kept();
-        let place = kept.iter().position(|kept| *kept.session == *session)?;
-        let Kept { store, instance, .. } = kept.remove(place);
-        Some((store, instance))
-    }
-
-    /// Keeps an instance for its session, in the place of whichever of this plugin has waited longest if need be.
-    fn keep(&self, plugin: &Loaded, session: &Arc<str>, store: Store<CallState>, instance: Exports) {
-        let memory = &store.data().memory;
-        if !self.fits || memory.refused() || memory.used() > MEMORY {
-            return;
-        }
-        let place = || Arc::clone(&plugin.runtime.kept_filters).try_acquire_owned().ok();
-        let mut dropped = Vec::new();
-        let mut kept = self.kept();
-        while kept.first().is_some_and(|oldest| oldest.since.elapsed() > IDLE) {
-            dropped.push(kept.remove(0));
-        }
-        if kept.iter().any(|kept| kept.session == *session) {
-            return;
-        }
-        let room = place().or_else(|| {
-            drop((!kept.is_empty()).then(|| kept.remove(0)));
-            place()
-        });
-        if let Some(place) = room {
-            kept.push(Kept { session: Arc::clone(session), store, instance, since: Instant::now(), _place: place });
-        }
-    }
-}
 
 /// Asks a plugin that was just loaded for its filters.
 pub(crate) async fn list(plugin: &mut Loaded) -> Result<(), String> {
@@ -199,7 +119,7 @@ pub(crate) async fn apply(
     let _cancelled_when_dropped = cancel.clone().drop_guard();
     let watch = Arc::new(Watch::new(limits.call, &limits, cancel));
     let place = plugin.runtime.admission.admit(&plugin.name, &watch).await?;
-    let asking = Asking {
+    let call = FilterCall {
         plugin: Arc::clone(plugin),
         limits,
         watch: Arc::clone(&watch),
@@ -207,11 +127,28 @@ pub(crate) async fn apply(
         _held: (place, plugin.runtime.engine.keep_ticking()),
     };
     let (filter, input) = (filter.name.clone(), converted(input));
-    run::driven(watch, asking.ask(filter, input), false).await
+    run::driven(watch, call.run(filter, input), false).await
+}
+
+impl Plugin {
+    /// Asks a filter what to make of an output. Outputs of one `session` may be looked at by the same instance, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Where the filter fails, traps or takes more than it may.
+    pub async fn filter(
+        &self,
+        filter: &FilterDefinition,
+        session: &Arc<str>,
+        input: FilterInput,
+        cancel: &CancellationToken,
+    ) -> Result<FilterVerdict, Failure> {
+        apply(&self.0, filter, session, input, cancel).await
+    }
 }
 
 /// One question to a filter.
-struct Asking {
+struct FilterCall {
     plugin: Arc<Loaded>,
     limits: Limits,
     watch: Arc<Watch>,
@@ -219,8 +156,8 @@ struct Asking {
     _held: (Place, Ticking),
 }
 
-impl Asking {
-    async fn ask(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
+impl FilterCall {
+    async fn run(self, filter: String, input: wit::Input) -> Result<FilterVerdict, Failure> {
         let filters = self.plugin.filters.as_ref().ok_or_else(|| failed("the plugin has no filters"))?;
         let (mut store, instance) = match filters.take(&self.session) {
             Some((mut store, instance)) => {
@@ -233,14 +170,14 @@ impl Asking {
         };
         let answered = match &instance {
             Ok(instance) => instance.berth_tool_filter().call_apply(&mut store, &filter, &input).await,
-            Err(error) => return Err(self.watch.failure(error, &store, &self.plugin.name)),
+            Err(error) => return Err(outcome::failure(&self.watch, error, &store, &self.plugin.name)),
         };
         let verdict = match answered {
             Ok(verdict) => verdict.map_err(|reason| failed(&neutral_line(cut(&reason, MAX_PROBLEM)))),
-            Err(error) => return Err(self.watch.failure(&error, &store, &self.plugin.name)),
+            Err(error) => return Err(outcome::failure(&self.watch, &error, &store, &self.plugin.name)),
         };
         if let Ok(instance) = instance {
-            filters.keep(&self.plugin, &self.session, store, instance);
+            filters.keep(&self.plugin.runtime.filter_places, &self.session, store, instance);
         }
         verdict_of(verdict?, input.content.len(), self.limits.result)
     }

@@ -1,36 +1,31 @@
 //! The plugin provider: it loads WASI components and runs each call in a sandbox of its own.
 //!
 //! The only crate that names wasmtime. A plugin is loaded once (`load`), its directories are opened once for its policy, and each call
-//! gets a fresh store (`run`), perhaps one that was made shortly before (`ready`), that is dropped with everything in it.
+//! gets a fresh store (`run`), perhaps one that was made shortly before (`warm_pool`), that is dropped with everything in it.
 
 mod admission;
-mod bindings;
 mod cache;
 mod clock;
 mod compile;
 mod compiled;
-mod convert;
 mod engine;
 mod examine;
 mod filter;
-mod host_functions;
-mod http;
+mod filters;
+mod guest;
+mod housekeeper;
 mod limits;
-mod linking;
 mod load;
 mod manifest;
 mod outcome;
-mod output;
 mod plugin;
-mod process_functions;
+mod policy;
 mod provider;
-mod ready;
 mod run;
 mod schema;
-mod search_functions;
 mod shape;
-mod state;
-mod wasi;
+mod stop;
+mod warm_pool;
 mod watch;
 
 use std::path::PathBuf;
@@ -46,7 +41,8 @@ pub use examine::{Examined, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
-pub use plugin::{Builtin, Counsel, Failed, Origin, Plugin, PluginInfo, PluginPolicy, ProcessPolicy};
+pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
+pub use policy::{Counsel, Failed, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
 use crate::admission::Admission;
@@ -81,7 +77,7 @@ pub struct Runtime {
     compiler: Compiler,
     admission: Arc<Admission>,
     /// Places for instances of filters that are kept for their sessions.
-    kept_filters: Arc<Semaphore>,
+    filter_places: Arc<Semaphore>,
 }
 
 impl Runtime {
@@ -97,7 +93,7 @@ impl Runtime {
             engine: Engine::new(concurrency, config.memory, config.keep_ready)?,
             compiler: Compiler::new(config.cache.as_deref(), helper),
             admission: Admission::new(concurrency),
-            kept_filters: Arc::new(Semaphore::new(filter::KEPT)),
+            filter_places: Arc::new(Semaphore::new(warm_pool::FILTERS)),
         }))
     }
 }

@@ -12,16 +12,18 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::bindings::PluginIndices;
-use crate::bindings::exports::berth::tool::tools;
 use crate::compile::MAX_COMPONENT;
 use crate::compiled::Precompiled;
-use crate::convert::MAX_META;
-use crate::filter::Filters;
+use crate::filters::{self, Filters};
+use crate::guest::bindings::PluginIndices;
+use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::convert::MAX_META;
+use crate::guest::linking;
 use crate::manifest::{self, Manifest};
-use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, PluginPolicy, Tool};
-use crate::ready::Waiting;
-use crate::{Runtime, filter, linking, run, schema};
+use crate::plugin::{Builtin, Loaded, Origin, Plugin, PluginInfo, Tool};
+use crate::policy::PluginPolicy;
+use crate::warm_pool::WarmPool;
+use crate::{Runtime, filter, run, schema};
 
 /// Tools of one plugin.
 const MAX_TOOLS: usize = 128;
@@ -140,12 +142,12 @@ impl Runtime {
         let filters = Filters::exported(&pre).map_err(|error| fail(unknown("filter", error)))?;
         let exports = match PluginIndices::new(&pre) {
             Ok(exports) => Some(exports),
-            Err(_) if filters.is_some() && !filter::exports(&pre, "berth:tool/tools") => None,
+            Err(_) if filters.is_some() && !filters::exports(&pre, "berth:tool/tools") => None,
             Err(error) => return Err(fail(unknown("tools", error))),
         };
-        let waiting = Waiting::new(&pre);
+        let warm_pool = WarmPool::new(&pre);
         let (runtime, name) = (Arc::clone(self), Arc::clone(&name));
-        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, waiting };
+        let mut loaded = Loaded { runtime, name, info, pre, policy, exports, tools: Vec::new(), filters, warm_pool };
         if let Some(exports) = loaded.exports.clone() {
             let definitions = run::list_tools(&loaded, exports).await.map_err(fail)?;
             loaded.tools = tools_of(&loaded, definitions).map_err(fail)?;

@@ -1,73 +1,26 @@
-//! What became of a call, in the codes of invariant 7.
+//! What became of a call.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
 
 use berth_contract::text::{cut, neutral, neutral_line};
-use berth_contract::{Body, Category, Content, Definition, Failure, Outcome, Report};
-use berth_egress::{Egress, Obstacle};
+use berth_contract::{Category, Content, Definition, Failure, Outcome, Report};
+use berth_egress::Obstacle;
 use berth_policy::redact::{self, Keys};
 use serde_json::Value;
-use wasmtime::Trap;
+use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
-use crate::run::take_emitted;
-use crate::state::{CallState, Emitted};
+use crate::guest::http::part_without_secrets;
+use crate::guest::state::{CallState, Emitted, take_emitted};
+use crate::watch::Watch;
 
-/// Why the host stopped a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Timeout = 1,
-    Cancelled = 2,
-    Cpu = 3,
+/// Why a guest ended without an answer: what stopped it, or how it broke down.
+pub(crate) fn failure(watch: &Watch, error: &wasmtime::Error, store: &Store<CallState>, plugin: &Arc<str>) -> Failure {
+    watch.stopped_by().unwrap_or_else(|| of_error(error, store.data(), plugin))
 }
 
-impl Stop {
-    pub(crate) fn store(self, into: &AtomicU8) {
-        into.store(self as u8, Ordering::Relaxed);
-    }
-
-    pub(crate) fn of(stored: &AtomicU8) -> Option<Self> {
-        [Self::Timeout, Self::Cancelled, Self::Cpu].into_iter().find(|stop| *stop as u8 == stored.load(Ordering::Relaxed))
-    }
-}
-
-/// The failure of a guest that the host stopped. `waited`: how much of its time it waited for its place.
-pub(crate) fn stopped(stop: Stop, time: Duration, waited: Duration) -> Failure {
-    let waited = match waited.as_secs() {
-        0 => String::new(),
-        waited => format!(", {waited} s of which it waited for other calls,"),
-    };
-    match stop {
-        Stop::Timeout => {
-            Failure::new(Category::Timeout, format!("the tool took longer than its {} s{waited} and was stopped", time.as_secs()))
-                .with_suggestion("Ask for less at once, or give it more time: a `timeout` argument where it has one, else `[tools] call`.")
-        }
-        Stop::Cancelled => Failure::new(Category::Cancelled, "the call was cancelled"),
-        Stop::Cpu => Failure::new(Category::PermanentFailure, "the tool used up its CPU time and was stopped")
-            .with_code("cpu_budget")
-            .with_suggestion("Ask for less at once; the bound is `cpu_secs` in [tools.limits]."),
-    }
-}
-
-/// Too many calls at once: this one waited so long, or was refused at once.
-pub(crate) fn busy(waited: Duration) -> Failure {
-    let message = match waited.is_zero() {
-        true => "too many calls are waiting; this one was not started".to_owned(),
-        false => format!("too many calls are running; this one waited {:.1} s and was not started", waited.as_secs_f64()),
-    };
-    let mut failure = Failure::new(Category::RateLimited, message).with_code("busy").with_suggestion("Try again in a moment.");
-    failure.retry_after = Some(Duration::from_secs(1));
-    failure
-}
-
-/// The host's own fault.
-pub(crate) fn host_failed() -> Failure {
-    Failure::new(Category::PermanentFailure, "the host failed to run the call; its log says more").with_code("host")
-}
-
-/// Why a guest ended without an answer. Its backtrace and last words go to the log, not to the model.
-pub(crate) fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
+/// Why a guest broke down. Its backtrace and last words go to the log, not to the model.
+fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure {
     if state.memory.refused() {
         return Failure::new(Category::PermanentFailure, "the tool needed more memory than it may have and was stopped")
             .with_code("memory_limit")
@@ -126,22 +79,6 @@ pub(crate) fn without_secrets(outcome: Outcome, state: &CallState) -> Outcome {
             content(&mut failure.content);
             failure.structured.iter_mut().chain(&mut failure.meta).for_each(|value| strings(value, &text));
             Err(failure)
-        }
-    }
-}
-
-/// The same of one part.
-pub(crate) fn part_without_secrets(part: &mut Content, egress: &Egress) {
-    match &mut part.body {
-        Body::Text(text) | Body::Link(text) => {
-            if let Some(without) = egress.without_secrets(text) {
-                *text = without;
-            }
-        }
-        Body::Bytes(bytes) => {
-            if let Some(without) = egress.without_secrets_in(bytes) {
-                *bytes = without;
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -16,16 +16,17 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::admission::Place;
-use crate::bindings::exports::berth::tool::tools;
-use crate::bindings::{Plugin as Tools, PluginIndices};
 use crate::clock::{TICK, Ticking};
-use crate::convert;
+use crate::guest::bindings::exports::berth::tool::tools;
+use crate::guest::bindings::{Plugin as Tools, PluginIndices};
+use crate::guest::convert;
+use crate::guest::state::{CallState, Emitted, Processes, Setup};
+use crate::guest::wasi::Files;
 use crate::limits::Limits;
-use crate::outcome::{self, Stop};
+use crate::outcome;
 use crate::plugin::{Loaded, Tool};
-use crate::ready::Ready;
-use crate::state::{CallState, Emitted, Processes, Setup};
-use crate::wasi::Files;
+use crate::stop::{self, Stop};
+use crate::warm_pool::WarmInstance;
 use crate::watch::Watch;
 
 /// How long the host waits for a thread that should have seen by itself that its call is over: one that hangs in a system call.
@@ -138,7 +139,7 @@ where
         match listed {
             Ok(Ok(listed)) => Ok(listed),
             Ok(Err(message)) => Err(Failure::new(Category::PermanentFailure, neutral(cut(&message, 1024)))),
-            Err(error) => Err(watched.failure(&error, &store, &name)),
+            Err(error) => Err(outcome::failure(&watched, &error, &store, &name)),
         }
     };
     let reason = match driven(watch, list, true).await {
@@ -156,8 +157,8 @@ async fn execute(job: Job) -> Outcome {
     let _held = (place, ticking);
     let tool: &Tool = &plugin.tools[tool];
     let limits = &plugin.policy.limits;
-    let (mut store, instance) = match plugin.waiting.take() {
-        Some(Ready { store, instance }) => (store, Ok(instance)),
+    let (mut store, instance) = match plugin.warm_pool.take() {
+        Some(WarmInstance { store, instance }) => (store, Ok(instance)),
         None => fresh(&plugin, &watch).await,
     };
     let answer = match instance {
@@ -206,7 +207,7 @@ async fn execute(job: Job) -> Outcome {
     };
     let outcome = match answer {
         Ok(answer) => convert::outcome(answer, limits.result),
-        Err(error) => Err(watch.failure(&error, &store, &plugin.name)),
+        Err(error) => Err(outcome::failure(&watch, &error, &store, &plugin.name)),
     };
     let outcome = outcome::without_secrets(outcome, store.data());
     let outcome = outcome::with_obstacle(outcome, store.data());
@@ -285,14 +286,9 @@ async fn given_up<T>(running: tokio::task::JoinHandle<Result<T, Failure>>, watch
     });
     poll_fn(|context| {
         if let Poll::Ready(joined) = running.as_mut().poll(context) {
-            return Poll::Ready(joined.unwrap_or_else(|_| Err(outcome::host_failed())));
+            return Poll::Ready(joined.unwrap_or_else(|_| Err(stop::host_failed())));
         }
         late.as_mut().poll(context).map(|()| Err(watch.stopped(Stop::Cancelled)))
     })
     .await
-}
-
-/// Takes what is left in a shared list.
-pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<berth_contract::Content> {
-    std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
 }

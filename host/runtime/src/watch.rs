@@ -1,16 +1,14 @@
 //! What is looked at while a guest runs: whether its time is up, its processor time used, or nobody waits any more.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_contract::{CancellationToken, Failure};
-use wasmtime::{Store, UpdateDeadline};
+use rustix::time::{ClockId, clock_gettime};
+use wasmtime::UpdateDeadline;
 
-use crate::clock::Meter;
 use crate::limits::Limits;
-use crate::outcome::{self, Stop};
-use crate::state::CallState;
+use crate::stop::{self, Stop};
 
 /// What the thread that runs a guest and the one that waits for it share.
 pub(crate) struct Watch {
@@ -48,16 +46,13 @@ impl Watch {
         self.cpu.saturating_sub(self.meter.used())
     }
 
-    /// Why a guest ended without an answer.
-    pub(crate) fn failure(&self, error: &wasmtime::Error, store: &Store<CallState>, plugin: &Arc<str>) -> Failure {
-        match Stop::of(&self.stop) {
-            Some(stop) => self.stopped(stop),
-            None => outcome::of_error(error, store.data(), plugin),
-        }
+    /// What the guest is told to have failed with, where it was stopped.
+    pub(crate) fn stopped_by(&self) -> Option<Failure> {
+        Stop::load(&self.stop).map(|stop| self.stopped(stop))
     }
 
     pub(crate) fn stopped(&self, stop: Stop) -> Failure {
-        outcome::stopped(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
+        stop::stopped(stop, self.time, Duration::from_secs(self.waited.load(Ordering::Relaxed)))
     }
 
     /// Says how long the call waited for its place.
@@ -81,4 +76,42 @@ impl Watch {
         stop.store(&self.stop);
         UpdateDeadline::Interrupt
     }
+}
+
+/// What a call has used of a processor: the time of whatever thread polled it, while it did, and what host functions used on others.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    /// Nanoseconds of polls that are over, and of helping threads.
+    used: AtomicU64,
+    /// The thread's clock when the poll began that is running now.
+    since: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn poll_begins(&self) {
+        self.since.store(thread_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn poll_ends(&self) {
+        self.used.fetch_add(self.current(), Ordering::Relaxed);
+    }
+
+    /// Adds what other threads worked for the call.
+    pub(crate) fn charge(&self, time: Duration) {
+        self.used.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// What the call has used. Only to be asked on the thread that polls it.
+    pub(crate) fn used(&self) -> Duration {
+        Duration::from_nanos(self.used.load(Ordering::Relaxed).saturating_add(self.current()))
+    }
+
+    fn current(&self) -> u64 {
+        thread_nanos().saturating_sub(self.since.load(Ordering::Relaxed))
+    }
+}
+
+fn thread_nanos() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

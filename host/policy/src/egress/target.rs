@@ -141,7 +141,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of).
+    /// As [`of`](Self::parse).
     pub fn with_url(url: &str) -> Result<(Self, String), String> {
         if url.len() > MAX_URL {
             return Err(format!("a URL of {} bytes is too long; at most {MAX_URL} are taken", url.len()));

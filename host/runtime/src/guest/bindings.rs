@@ -21,16 +21,16 @@ wasmtime::component::bindgen!({
     imports: { default: trappable },
     exports: { default: async },
     with: {
-        "berth:host/process.child": crate::process_functions::Child,
+        "berth:host/process.child": crate::guest::process_functions::Child,
         "wasi:io/error": wasmtime_wasi::p2::bindings::io::error,
         "wasi:io/poll": wasmtime_wasi::p2::bindings::io::poll,
         "wasi:io/streams": wasmtime_wasi::p2::bindings::io::streams,
         "wasi:clocks/wall-clock": wasmtime_wasi::p2::bindings::clocks::wall_clock,
-        "wasi:filesystem/types.descriptor": crate::wasi::Descriptor,
-        "wasi:filesystem/types.directory-entry-stream": crate::wasi::EntryStream,
+        "wasi:filesystem/types.descriptor": crate::guest::wasi::Descriptor,
+        "wasi:filesystem/types.directory-entry-stream": crate::guest::wasi::EntryStream,
     },
     trappable_error_type: {
-        "wasi:filesystem/types.error-code" => crate::wasi::FsError,
+        "wasi:filesystem/types.error-code" => crate::guest::wasi::FsError,
     },
 });
 

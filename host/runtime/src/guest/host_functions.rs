@@ -7,10 +7,10 @@ use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Content, Progress};
 use berth_policy::redact::{self, Keys};
 
-use crate::bindings::berth::host::{call, log};
-use crate::bindings::berth::tool::types;
-use crate::convert;
-use crate::state::CallState;
+use crate::guest::bindings::berth::host::{call, log};
+use crate::guest::bindings::berth::tool::types;
+use crate::guest::convert;
+use crate::guest::state::CallState;
 
 /// Progress messages that are passed on in one second.
 const PROGRESS_A_SECOND: u32 = 10;
@@ -62,7 +62,7 @@ impl call::Host for &mut CallState {
         // Shown as it comes, so neutralised here and not with the answer (invariant 6).
         let mut part: Content = convert::content(part).neutralised();
         if let Some(egress) = self.http.egress() {
-            crate::outcome::part_without_secrets(&mut part, egress);
+            crate::guest::http::part_without_secrets(&mut part, egress);
         }
         self.call.events.emitted(&part);
         self.call.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(part);

@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
 use super::streams::{FileReader, FileWriter, MAX_CHUNK, Position, charge, read_at, write_all_at};
 use super::{Descriptor, EntryStream, FilesView, FsError, errors};
-use crate::bindings::wasi::filesystem::types::{
+use crate::guest::bindings::wasi::filesystem::types::{
     self, Advice as WasiAdvice, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, ErrorCode, MetadataHashValue,
     NewTimestamp, OpenFlags, PathFlags,
 };

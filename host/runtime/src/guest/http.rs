@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_contract::Denial;
+use berth_contract::{Body, Content, Denial};
 use berth_egress::{Egress, Error, Obstacle, Requests, Timeouts};
 use http_body_util::BodyExt as _;
 use wasmtime::StoreContextMut;
@@ -10,8 +10,8 @@ use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, IoError};
 use wasmtime_wasi_http::{RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
 
-use crate::bindings::berth::host::secrets as wit;
-use crate::state::CallState;
+use crate::guest::bindings::berth::host::secrets as wit;
+use crate::guest::state::CallState;
 
 /// Bytes of a set of headers, as they are in memory: some times as many as on the wire.
 const FIELDS: usize = 512 * 1024;
@@ -158,5 +158,21 @@ impl wit::Host for &mut CallState {
     fn exists(&mut self, name: String) -> wasmtime::Result<bool> {
         let requests = self.http.hooks.requests.as_ref();
         Ok(requests.is_some_and(|requests| requests.egress().has_secret(&name)))
+    }
+}
+
+/// Takes secrets out of one part of an answer.
+pub(crate) fn part_without_secrets(part: &mut Content, egress: &Egress) {
+    match &mut part.body {
+        Body::Text(text) | Body::Link(text) => {
+            if let Some(without) = egress.without_secrets(text) {
+                *text = without;
+            }
+        }
+        Body::Bytes(bytes) => {
+            if let Some(without) = egress.without_secrets_in(bytes) {
+                *bytes = without;
+            }
+        }
     }
 }

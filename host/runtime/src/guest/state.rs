@@ -1,7 +1,7 @@
 //! What a store holds for one call.
 
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_contract::{CallId, Content, Events, NoEvents, PathRules, Report};
@@ -9,11 +9,11 @@ use berth_egress::Requests;
 use wasmtime::component::{HasData, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use crate::http::Http;
+use crate::guest::http::Http;
+use crate::guest::output::Capture;
+use crate::guest::wasi::{Files, FilesView};
 use crate::limits::{Limits, MemoryLimiter};
-use crate::output::Capture;
-use crate::plugin::ProcessPolicy;
-use crate::wasi::{Files, FilesView};
+use crate::policy::ProcessPolicy;
 use crate::watch::Watch;
 
 /// The host side of one instance and of its one call. Dropped with its store, whatever happened.
@@ -66,6 +66,11 @@ pub(crate) struct Processes {
 
 /// Parts of an answer that came early.
 pub(crate) type Emitted = Arc<Mutex<Vec<Content>>>;
+
+/// Takes what is left in a shared list.
+pub(crate) fn take_emitted(emitted: &Emitted) -> Vec<Content> {
+    std::mem::take(&mut *emitted.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// What one call brings along.
 pub(crate) struct Setup<'a> {

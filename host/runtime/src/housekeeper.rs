@@ -14,90 +14,19 @@ use std::time::{Duration, Instant};
 use berth_contract::CancellationToken;
 use tokio::runtime::Runtime as Reactor;
 use wasmtime::Store;
-use wasmtime::component::InstancePre;
 
-use crate::bindings::Plugin as Instance;
+use crate::clock::Chores;
+use crate::guest::state::CallState;
 use crate::limits::Limits;
+use crate::outcome;
 use crate::plugin::Loaded;
-use crate::state::CallState;
+use crate::run;
+use crate::warm_pool::{EACH, MEMORY, PLUGINS, USED, WarmInstance};
 use crate::watch::Watch;
-use crate::{filter, run};
-
-/// Instances that wait for calls of one plugin: as many as an agent often makes at once.
-const EACH: usize = 2;
-
-/// Plugins that have instances waiting.
-const PLUGINS: usize = 8;
-
-/// Used stores that wait to be taken apart. What comes on top of them is taken apart at once, by the call itself.
-const USED: usize = 4;
-
-/// Stores that may be there beside those of running calls: those that wait, used ones that wait and as many that are being taken apart,
-/// and the one that is being made; and those of filters that are kept for the next output of their session.
-pub(crate) const SPARE: usize = EACH * PLUGINS + 2 * USED + 1 + filter::KEPT;
-
-/// Memories and tables of a component that is readied: the pool has so many more for each of [`SPARE`], so that no call goes short of them.
-pub(crate) const MEMORIES: u32 = 1;
-pub(crate) const TABLES: u32 = 4;
-
-/// Bytes of memory with which an instance may wait, before its call or after it.
-pub(crate) const MEMORY: usize = 64 << 20;
 
 /// How long instantiating may take beside the calls, and how much of a processor. What takes longer is made by the call that needs it.
 const TIME: Duration = Duration::from_secs(5);
 const CPU: Duration = Duration::from_secs(1);
-
-/// An instance that no call has begun in.
-pub(crate) struct Ready {
-    pub(crate) store: Store<CallState>,
-    pub(crate) instance: Instance,
-}
-
-/// A plugin's instances that wait for a call. They go when the plugin does.
-pub(crate) struct Waiting {
-    ready: Mutex<Vec<Ready>>,
-    /// Whether its stores are of the size that the pool has spare room for.
-    fits: bool,
-    /// Whether there is a reason to make no more.
-    spoiled: AtomicBool,
-    /// Whether it was called since the housekeeper last looked.
-    called: AtomicBool,
-    /// Whether the housekeeper knows it.
-    known: AtomicBool,
-}
-
-/// Whether the stores of a plugin are of the size that the pool has spare room for.
-pub(crate) fn fits(plugin: &InstancePre<CallState>) -> bool {
-    let needs = plugin.component().resources_required();
-    needs.is_some_and(|needs| needs.num_memories <= MEMORIES && needs.num_tables <= TABLES)
-}
-
-impl Waiting {
-    /// None of a plugin that was just loaded: nobody knows yet whether it is called at all.
-    pub(crate) fn new(plugin: &InstancePre<CallState>) -> Self {
-        let fits = fits(plugin);
-        Self { ready: Mutex::default(), fits, spoiled: AtomicBool::new(!fits), called: AtomicBool::default(), known: AtomicBool::default() }
-    }
-
-    /// An instance, for one call.
-    pub(crate) fn take(&self) -> Option<Ready> {
-        self.ready().pop()
-    }
-
-    /// How many instances wait.
-    pub(crate) fn count(&self) -> usize {
-        self.ready().len()
-    }
-
-    fn clear(&self) {
-        let ready = std::mem::take(&mut *self.ready());
-        drop(ready);
-    }
-
-    fn ready(&self) -> MutexGuard<'_, Vec<Ready>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The thread that readies and takes apart. It is started when there is work for the first time, and ends with this value.
 pub(crate) struct Housekeeper(Arc<Shared>);
@@ -130,7 +59,7 @@ struct Todo {
 }
 
 /// A plugin that has, or should have, instances waiting.
-struct Kept {
+struct Tended {
     plugin: Weak<Loaded>,
     called: Instant,
 }
@@ -148,15 +77,15 @@ impl Housekeeper {
     /// Takes over the store of a call that is over, and sees to it that the plugin's next call finds an instance.
     pub(crate) fn take_over(&self, plugin: &Arc<Loaded>, mut store: Store<CallState>) {
         store.data_mut().end();
-        let waiting = &plugin.waiting;
+        let pool = &plugin.warm_pool;
         let mut todo = self.0.todo();
-        if !self.0.keep.is_zero() && !waiting.spoiled.load(Ordering::Relaxed) {
-            waiting.called.store(true, Ordering::Relaxed);
-            if !waiting.known.swap(true, Ordering::Relaxed) {
+        if !self.0.keep.is_zero() && !pool.spoiled.load(Ordering::Relaxed) {
+            pool.called.store(true, Ordering::Relaxed);
+            if !pool.known.swap(true, Ordering::Relaxed) {
                 todo.work.new.push(Arc::downgrade(plugin));
             }
         }
-        let small = waiting.fits && store.data().memory.used() <= MEMORY;
+        let small = pool.fits && store.data().memory.used() <= MEMORY;
         let mut too_many = None;
         if small && todo.work.used.len() < USED {
             todo.work.used.push(store);
@@ -176,14 +105,14 @@ impl Drop for Housekeeper {
     }
 }
 
-impl Shared {
+impl Chores for Shared {
     /// Whether there is work that the housekeeper was not told of.
-    pub(crate) fn has_work(&self) -> bool {
+    fn has_work(&self) -> bool {
         self.work.load(Ordering::Acquire)
     }
 
     /// Tells the housekeeper if there is work. The ticker asks, at each tick.
-    pub(crate) fn tick(self: &Arc<Self>) {
+    fn tick(self: &Arc<Self>) {
         if !self.work.swap(false, Ordering::Acquire) {
             return;
         }
@@ -200,7 +129,9 @@ impl Shared {
             tracing::warn!("calls find no instance waiting for them: starting the housekeeper's thread: {error}");
         }
     }
+}
 
+impl Shared {
     /// Waits for work, or until it is time to look again. None at the end.
     fn wait(&self, until: Option<Instant>) -> Option<Work> {
         let mut todo = self.todo();
@@ -233,12 +164,12 @@ fn keep_house(shared: &Shared) {
             return;
         }
     };
-    let mut kept: Vec<Kept> = Vec::new();
-    let due = |kept: &[Kept]| kept.iter().map(|kept| kept.called + shared.keep).min();
+    let mut kept: Vec<Tended> = Vec::new();
+    let due = |kept: &[Tended]| kept.iter().map(|kept| kept.called + shared.keep).min();
     while let Some(Work { used, new }) = shared.wait(due(&kept)) {
         drop(used);
         let now = Instant::now();
-        kept.extend(new.into_iter().map(|plugin| Kept { plugin, called: now }));
+        kept.extend(new.into_iter().map(|plugin| Tended { plugin, called: now }));
         keep(&mut kept, now, shared.keep);
         for plugin in kept.iter().filter_map(|kept| kept.plugin.upgrade()) {
             refill(&plugin, &reactor);
@@ -247,9 +178,9 @@ fn keep_house(shared: &Shared) {
 }
 
 /// Keeps the plugins that were called last, and lets go what waits for calls of the others.
-fn keep(kept: &mut Vec<Kept>, now: Instant, time: Duration) {
+fn keep(kept: &mut Vec<Tended>, now: Instant, time: Duration) {
     for kept in kept.iter_mut() {
-        if kept.plugin.upgrade().is_some_and(|plugin| plugin.waiting.called.swap(false, Ordering::Relaxed)) {
+        if kept.plugin.upgrade().is_some_and(|plugin| plugin.warm_pool.called.swap(false, Ordering::Relaxed)) {
             kept.called = now;
         }
     }
@@ -257,26 +188,26 @@ fn keep(kept: &mut Vec<Kept>, now: Instant, time: Duration) {
     let mut place = 0;
     kept.retain(|kept| {
         let Some(plugin) = kept.plugin.upgrade() else { return false };
-        let waiting = &plugin.waiting;
+        let pool = &plugin.warm_pool;
         place += 1;
-        let stays = place <= PLUGINS && now < kept.called + time && !waiting.spoiled.load(Ordering::Relaxed);
+        let stays = place <= PLUGINS && now < kept.called + time && !pool.spoiled.load(Ordering::Relaxed);
         if !stays {
             // A call from here on makes it known again.
-            waiting.known.store(false, Ordering::Relaxed);
-            waiting.clear();
+            pool.known.store(false, Ordering::Relaxed);
+            pool.clear();
         }
         stays
     });
 }
 
 fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
-    while plugin.waiting.count() < EACH {
-        match ready(plugin, reactor) {
-            Ok(ready) => plugin.waiting.ready().push(ready),
+    while plugin.warm_pool.count() < EACH {
+        match make(plugin, reactor) {
+            Ok(instance) => plugin.warm_pool.put(instance),
             Err(reason) => {
                 // The next one would be no better: its calls make their instances themselves.
                 tracing::debug!(plugin = &*plugin.name, "none of its instances waits for a call: {reason}");
-                plugin.waiting.spoiled.store(true, Ordering::Relaxed);
+                plugin.warm_pool.spoiled.store(true, Ordering::Relaxed);
                 return;
             }
         }
@@ -284,7 +215,7 @@ fn refill(plugin: &Arc<Loaded>, reactor: &Reactor) {
 }
 
 /// Makes an instance that can wait.
-fn ready(plugin: &Loaded, reactor: &Reactor) -> Result<Ready, String> {
+fn make(plugin: &Loaded, reactor: &Reactor) -> Result<WarmInstance, String> {
     let bounds = Limits { grace: Duration::ZERO, cpu: CPU, ..plugin.policy.limits.clone() };
     let watch = Arc::new(Watch::new(TIME, &bounds, CancellationToken::new()));
     let _ticking = plugin.runtime.engine.keep_ticking();
@@ -299,7 +230,7 @@ fn ready(plugin: &Loaded, reactor: &Reactor) -> Result<Ready, String> {
     let (store, instance) = made.ok_or("it waits for something while it is instantiated")?;
     let instance = match instance {
         Ok(instance) => instance,
-        Err(error) => return Err(watch.failure(&error, &store, &plugin.name).message),
+        Err(error) => return Err(outcome::failure(&watch, &error, &store, &plugin.name).message),
     };
     if store.data().files.looked() {
         return Err("it looks at files while it is instantiated, and what it saw would be old by the time of the call".into());
@@ -307,5 +238,5 @@ fn ready(plugin: &Loaded, reactor: &Reactor) -> Result<Ready, String> {
     if store.data().memory.used() > MEMORY {
         return Err(format!("it takes more than {} MiB of memory while it is instantiated", MEMORY >> 20));
     }
-    Ok(Ready { store, instance })
+    Ok(WarmInstance { store, instance })
 }

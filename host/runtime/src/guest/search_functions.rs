@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use berth_system::search::{self, Control, Ending, EntryKind, SearchError};
 
-use crate::bindings::berth::host::search as wit;
-use crate::state::CallState;
+use crate::guest::bindings::berth::host::search as wit;
+use crate::guest::state::CallState;
 
 /// Threads of one search. More than a few gain little on one disk and would let one call take the machine. Looked up once: what the control
 /// groups leave this process takes twenty system calls to learn.

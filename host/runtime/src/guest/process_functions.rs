@@ -12,9 +12,9 @@ use berth_system::confine::Bound;
 use berth_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
 
-use crate::bindings::berth::host::process as wit;
-use crate::plugin::Failed;
-use crate::state::{CallState, Processes};
+use crate::guest::bindings::berth::host::process as wit;
+use crate::guest::state::{CallState, Processes};
+use crate::policy::Failed;
 
 /// Bytes that are kept of each output, and that are read from a guest for a standard input.
 const MAX_OUTPUT: usize = 1 << 20;

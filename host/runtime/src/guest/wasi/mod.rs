@@ -18,7 +18,7 @@ use berth_system::files::{FileError, FileView, Listing};
 use rustix::io::Errno;
 use wasmtime::component::{HasData, Resource, ResourceTable};
 
-use crate::bindings::wasi::filesystem::{preopens, types};
+use crate::guest::bindings::wasi::filesystem::{preopens, types};
 pub use errors::FsError;
 
 /// What a guest's file descriptor stands for.

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 
-use crate::bindings::wasi::filesystem::types::ErrorCode;
+use crate::guest::bindings::wasi::filesystem::types::ErrorCode;
 
 /// What a file system function fails with.
 #[derive(Debug)]

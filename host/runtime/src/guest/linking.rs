@@ -14,13 +14,13 @@ use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi_http::WasiHttp;
 use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
 
-use crate::bindings::berth::host::{call, log, process, search, secrets};
-use crate::bindings::berth::tool::types as tool_types;
-use crate::bindings::wasi::filesystem::{preopens, types};
+use crate::guest::bindings::berth::host::{call, log, process, search, secrets};
+use crate::guest::bindings::berth::tool::types as tool_types;
+use crate::guest::bindings::wasi::filesystem::{preopens, types};
+use crate::guest::state::{CallState, HasState};
+use crate::guest::wasi::HasFiles;
 use crate::manifest::Manifest;
-use crate::plugin::PluginPolicy;
-use crate::state::{CallState, HasState};
-use crate::wasi::HasFiles;
+use crate::policy::PluginPolicy;
 
 /// Interfaces that are always linked, by package and name, in whatever version of the same line.
 const BASE: [&str; 32] = [
@@ -141,7 +141,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     secrets::add_to_linker::<CallState, HasState>(l, |state| state)?;
     outgoing_handler::add_to_linker::<CallState, WasiHttp>(l, CallState::http_view)?;
     http_types::add_to_linker::<CallState, WasiHttp>(l, &http_types::LinkOptions::default(), CallState::http_view)?;
-    crate::http::link_error_codes(l)?;
+    crate::guest::http::link_error_codes(l)?;
     Ok(linker)
 }
 

@@ -6,7 +6,7 @@ use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Body, Category, Content, Failure, HOST_CODES, Outcome, Output};
 use serde_json::Value;
 
-use crate::bindings::berth::tool::types;
+use crate::guest::bindings::berth::tool::types;
 
 /// Bytes of a failure's message or suggestion.
 const MESSAGE: usize = 4096;
