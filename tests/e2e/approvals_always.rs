@@ -124,7 +124,7 @@ fn always_is_not_offered_where_the_file_can_t_be_written() {
     } else {
         berth
     };
-    Ended::of(command.output().expect("berth starts")).ends(3);
+    Ended::from_output(command.output().expect("berth starts")).ends(3);
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("its mode is set");
     let question = &waiting(&cli)[0]["question"];
     let why = question["always"]["unavailable"].as_str().expect("it is not offered");

@@ -120,7 +120,7 @@ fn of_calls_at_the_same_time_one_takes_the_yes() {
     cli.run(&["approvals", "allow", &only_question(&cli)]).ends(0);
     let call = || cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
     let calls: Vec<_> = (0..6).map(|_| call()).collect();
-    let ended: Vec<i32> = calls.into_iter().map(|call| Ended::of(call.wait_with_output().expect("it ends")).code).collect();
+    let ended: Vec<i32> = calls.into_iter().map(|call| Ended::from_output(call.wait_with_output().expect("it ends")).code).collect();
     assert_eq!(ended.iter().filter(|code| **code == 0).count(), 1, "{ended:?}");
     assert!(ended.iter().all(|code| [0, 3].contains(code)), "{ended:?}");
 }
@@ -163,7 +163,7 @@ fn a_call_can_wait_for_the_answer() {
         // Each look is a process of its own, which takes its time.
         while waiting(&cli).is_empty() {}
         cli.run(&["approvals", answer, &only_question(&cli)]).ends(0);
-        Ended::of(call.wait_with_output().expect("it ends"))
+        Ended::from_output(call.wait_with_output().expect("it ends"))
     };
     answered("deny").ends(3);
     assert_eq!(notes(&cli), "first\nsecond\n");
@@ -176,7 +176,7 @@ fn a_call_can_wait_for_the_answer() {
     let waits = call(&WRITE);
     while waiting(&cli).is_empty() {}
     cli.run(&[&WRITE[..], &["--yes"]].concat()).ends(0);
-    let ended = Ended::of(waits.wait_with_output().expect("it ends")).ends(3);
+    let ended = Ended::from_output(waits.wait_with_output().expect("it ends")).ends(3);
     assert!(ended.stderr.contains("is gone: the same call got an answer elsewhere"), "{}", ended.stderr);
 }
 
@@ -303,7 +303,7 @@ fn a_yes_for_good_is_no_answer_that_outlives_its_rule() {
     let call = cli.command(&WRITE).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
     while waiting(&cli).is_empty() {}
     cli.run(&["approvals", "allow", &only_question(&cli), "--always"]).ends(0);
-    Ended::of(call.wait_with_output().expect("it ends")).ends(0);
+    Ended::from_output(call.wait_with_output().expect("it ends")).ends(0);
     assert_eq!(notes(&cli), "new");
 }
 
@@ -417,7 +417,7 @@ fn what_is_too_long_to_be_shown_is_not_asked_about() {
     fs::write(cli.work().join("arguments.json"), &arguments).expect("a file is written");
     let call = |more: &[&str]| {
         let stdin = fs::File::open(cli.work().join("arguments.json")).expect("it is there");
-        Ended::of(cli.command(&[&["call", "write", "-"], more].concat()).stdin(stdin).output().expect("berth starts"))
+        Ended::from_output(cli.command(&[&["call", "write", "-"], more].concat()).stdin(stdin).output().expect("berth starts"))
     };
     let refused = call(&[]).ends(3);
     assert!(refused.stderr.contains("nobody is asked about more than 64") && refused.stderr.contains("--yes"), "{}", refused.stderr);

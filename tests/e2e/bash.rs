@@ -139,7 +139,7 @@ fn a_client_of_mcp_is_told_output_as_it_comes() {
     let cli = unasked();
     let mut client = Client::new(&cli, &[], LEGACY, false);
     let id = client.ask("tools/call", json!({ "name": "bash", "arguments": { "cmd": WAITS }, "_meta": { "progressToken": "p" } }));
-    let told = client.told("notifications/progress");
+    let told = client.notification("notifications/progress");
     assert_eq!((&told["params"]["progressToken"], &told["params"]["message"]), (&json!("p"), &json!("first\n")));
     fs::write(cli.work().join("go"), "").expect("a file is made");
     let answer = client.answer(id);

@@ -25,7 +25,7 @@ impl Under {
     fn run(&self, line: &[&str], variables: &[(&str, &str)]) -> Ended {
         let mut command = self.cli.command(line);
         command.env("BERTH_CEILING", &self.ceiling).envs(variables.iter().copied());
-        Ended::of(command.output().expect("berth starts"))
+        Ended::from_output(command.output().expect("berth starts"))
     }
 }
 

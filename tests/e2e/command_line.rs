@@ -125,7 +125,7 @@ fn only_a_file_is_attached() {
         let mut bounded = Command::new("timeout");
         bounded.arg("30").arg(berth()).args(call.get_args()).current_dir(cli.work()).env_clear();
         bounded.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let ended = Ended::of(bounded.output().expect("timeout starts")).ends(2);
+        let ended = Ended::from_output(bounded.output().expect("timeout starts")).ends(2);
         assert!(ended.stderr.contains("is no regular file"), "{name}: {}", ended.stderr);
     }
 }
@@ -148,7 +148,7 @@ fn larger_content_is_sent_elsewhere_only_where_the_tool_takes_it_there() {
     let cli = Cli::new();
     fs::write(cli.work().join("large.json"), format!("{{\"path\": \"{}\"}}", "x".repeat(5 << 20))).expect("a file is written");
     let large = fs::File::open(cli.work().join("large.json")).expect("it is there");
-    let ended = Ended::of(cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts")).ends(2);
+    let ended = Ended::from_output(cli.command(&["call", "read", "-"]).stdin(large).output().expect("berth starts")).ends(2);
     assert!(ended.stderr.contains("more than 4 MiB") && !ended.stderr.contains("attach"), "{}", ended.stderr);
 }
 
@@ -178,7 +178,7 @@ fn a_working_directory_that_is_gone_is_named() {
         let line = format!("mkdir -p '{0}'; cd '{0}' && rmdir '{0}' && exec '{1}' {command}", gone.display(), berth().display());
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]).envs(cli.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let ended = Ended::of(shell.output().expect("a shell starts")).ends(4);
+        let ended = Ended::from_output(shell.output().expect("a shell starts")).ends(4);
         assert!(ended.stderr.contains("the working directory was deleted or moved"), "{command}: {}", ended.stderr);
     }
 }

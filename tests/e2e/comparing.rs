@@ -11,7 +11,7 @@ use crate::support::{Ended, built};
 fn bench(line: &[&str]) -> Ended {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the repository");
     let mut command = Command::new(built("bench"));
-    Ended::of(command.arg("--repository").arg(repository).args(line).output().expect("the bench program starts"))
+    Ended::from_output(command.arg("--repository").arg(repository).args(line).output().expect("the bench program starts"))
 }
 
 /// The row of a comparison.

@@ -15,10 +15,10 @@ struct Tried(TempDir);
 impl Tried {
     /// A plugin with more in its core module.
     fn with(in_module: String) -> Self {
-        Self::of(&Component { in_module: in_module.leak(), ..Component::offering(vec![Offer::named("tool")]) })
+        Self::new(&Component { in_module: in_module.leak(), ..Component::offering(vec![Offer::named("tool")]) })
     }
 
-    fn of(component: &Component) -> Self {
+    fn new(component: &Component) -> Self {
         let root = TempDir::new().expect("a temporary folder is made");
         fs::write(root.path().join("plugin.wasm"), component.encode()).expect("the plugin is written");
         Self(root)
@@ -33,7 +33,7 @@ impl Tried {
     }
 
     /// What is in the cache.
-    fn kept(&self) -> Vec<PathBuf> {
+    fn kept_files(&self) -> Vec<PathBuf> {
         let folder = fs::read_dir(self.0.path().join("cache/compiled")).expect("there is a cache");
         folder.flatten().map(|entry| entry.path()).collect()
     }
@@ -43,7 +43,7 @@ impl Tried {
         let nothing_compiles = Path::new("/does/not/exist");
         let message = self.refused(&berth()).await;
         assert!(message.contains(reason), "{message}");
-        let [kept] = &self.kept()[..] else { panic!("{:?}", self.kept()) };
+        let [kept] = &self.kept_files()[..] else { panic!("{:?}", self.kept_files()) };
         assert!(message.contains(&format!("to have it tried again, delete {}", kept.display())), "{message}");
         // Nothing is compiled now: there is no program that could.
         assert_eq!(self.refused(nothing_compiles).await, message);
@@ -51,7 +51,7 @@ impl Tried {
         let message = self.refused(nothing_compiles).await;
         assert!(message.contains("compiling it failed") && !message.contains(reason), "{message}");
         // That was this machine's fault.
-        assert!(self.kept().is_empty(), "{:?}", self.kept());
+        assert!(self.kept_files().is_empty(), "{:?}", self.kept_files());
     }
 }
 
@@ -84,7 +84,7 @@ fn components_that_unfold_without_end_are_not_compiled() {
         let nested =
             (0..30).fold(innermost, |inner, _| format!("(component $c {inner} (instance (instantiate $c)) (instance (instantiate $c)))"));
         let component = Component { in_component: nested.leak(), ..Component::offering(vec![Offer::named("tool")]) };
-        Tried::of(&component).fails_once("more than 1000 instances within each other").await;
+        Tried::new(&component).fails_once("more than 1000 instances within each other").await;
     });
 }
 

@@ -188,7 +188,7 @@ fn what_is_refused_and_what_is_waited_for_is_recorded() {
     let call = cli.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
     while waiting(&cli).is_empty() {}
     cli.run(&["approvals", "deny", &only_question(&cli)]).ends(0);
-    let denied = Ended::of(call.wait_with_output().expect("it ends")).ends(3).json();
+    let denied = Ended::from_output(call.wait_with_output().expect("it ends")).ends(3).json();
     let records = cli.run(&["audit", "show", denied["id"].as_str().expect("an id"), "--json"]).ends(0).json();
     let denied =
         records.as_array().and_then(|records| records.iter().rfind(|record| record["kind"] == json!("outcome"))).expect("one").clone();

@@ -16,7 +16,7 @@ struct Report(Value);
 
 impl Report {
     #[track_caller]
-    fn of(ended: Ended) -> Self {
+    fn parse(ended: Ended) -> Self {
         let report = Self(ended.json());
         let failures = report.0["summary"]["failures"].as_u64().expect("it is a number");
         assert_eq!(report.0["ok"], json!(failures == 0));
@@ -39,7 +39,7 @@ impl Report {
 
     /// A finding stands as `state`, and says `words`.
     #[track_caller]
-    fn says(&self, group: &str, name: &str, state: &str, words: &str) -> &Value {
+    fn expect(&self, group: &str, name: &str, state: &str, words: &str) -> &Value {
         let finding = self.finding(group, name);
         assert_eq!(finding["state"], json!(state), "{finding}");
         assert!(finding["found"].as_str().is_some_and(|found| found.contains(words)), "{words:?} is not said: {finding}");
@@ -56,7 +56,7 @@ fn doctor(cli: &Cli) -> Command {
 
 #[track_caller]
 fn examined(command: &mut Command) -> Report {
-    Report::of(Ended::of(command.output().expect("berth starts")))
+    Report::parse(Ended::from_output(command.output().expect("berth starts")))
 }
 
 /// The doctor after a line of a shell.
@@ -80,20 +80,20 @@ fn a_machine_that_is_well_is_found_well() {
     let cli = Cli::new();
     let report = examined(&mut doctor(&cli));
     assert_eq!(report.0["ok"], json!(true), "{}", report.0);
-    report.says("Kernel", "openat2", "ok", "never out of it");
-    report.says("Kernel", "system call filter", "ok", "enforced");
-    report.says("Engine", "compiling", "ok", "in a confined process");
+    report.expect("Kernel", "openat2", "ok", "never out of it");
+    report.expect("Kernel", "system call filter", "ok", "enforced");
+    report.expect("Engine", "compiling", "ok", "in a confined process");
     report.finding("Process sandbox", "sandbox");
-    report.says("Engine", "built-in `file`", "ok", "compiled ahead");
-    report.says("Plugins", "file", "ok", "10 tools");
-    report.says("Configuration", "file", "ok", "the defaults hold");
+    report.expect("Engine", "built-in `file`", "ok", "compiled ahead");
+    report.expect("Plugins", "file", "ok", "10 tools");
+    report.expect("Configuration", "file", "ok", "the defaults hold");
     // Now there is a cache, made by loading; code is put into it and taken out again.
     let report = examined(&mut doctor(&cli));
-    report.says("Engine", "compiled code", "ok", "mapped from it");
+    report.expect("Engine", "compiled code", "ok", "mapped from it");
     assert_eq!(fs::read_dir(cli.root.path().join("cache/compiled")).expect("it is there").count(), 0, "nothing is left behind");
     assert!(!cli.root.path().join("data").exists(), "nothing is made that is not needed");
 
-    let told = Ended::of(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
+    let told = Ended::from_output(cli.command(&["doctor"]).output().expect("berth starts")).ends(0).stdout;
     assert!(told.trim_end().ends_with("Berth works here.") && told.starts_with("Kernel\n"), "{told}");
 }
 
@@ -113,12 +113,14 @@ fn a_kernel_without_namespaces_is_found_and_what_allows_them_is_named() {
         command.env(name, value.expect("it is set"));
     }
     let report = examined(&mut command);
-    report.says("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
-    let fix =
-        report.says("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"].as_str().expect("there is one").to_owned();
+    report.expect("Process sandbox", "sandbox", "warning", "no command starts: namespaces");
+    let fix = report.expect("Process sandbox", "namespaces", "warning", "missing (namespaces: ")["fix"]
+        .as_str()
+        .expect("there is one")
+        .to_owned();
     assert_eq!(fix, "sysctl user.max_user_namespaces=15000");
     // The rest is there nevertheless.
-    report.says("Process sandbox", "filter of system calls", "ok", "enforced");
+    report.expect("Process sandbox", "filter of system calls", "ok", "enforced");
 }
 
 #[test]
@@ -129,9 +131,9 @@ fn folders_that_others_write_to_are_found_and_the_fix_mends_them() {
         fs::create_dir_all(&folder).expect("a folder is made");
         set_mode(&folder, 0o777);
         let report = examined(&mut doctor(&cli));
-        let fix = report.says("Folders", finding, "failure", "others may write")["fix"].as_str().expect("there is one").to_owned();
+        let fix = report.expect("Folders", finding, "failure", "others may write")["fix"].as_str().expect("there is one").to_owned();
         assert!(Command::new("sh").args(["-c", &fix]).status().expect("a shell starts").success(), "{fix}");
-        examined(&mut doctor(&cli)).says("Folders", finding, "ok", "mode 700");
+        examined(&mut doctor(&cli)).expect("Folders", finding, "ok", "mode 700");
     }
 }
 
@@ -149,7 +151,7 @@ fn a_record_that_can_t_be_written_is_found_and_named_as_by_a_call() {
     ] {
         let before = fs::metadata(&path).expect("it is there").permissions();
         set_mode(&path, mode);
-        examined(&mut doctor(&cli)).says(group, name, "failure", words);
+        examined(&mut doctor(&cli)).expect(group, name, "failure", words);
         let told = cli.run(&write).stderr;
         assert!(told.contains("permanent_failure/audit") && told.contains(&format!("{}: others may use it", path.display())), "{told}");
         assert!(!cli.work().join("new.txt").exists(), "nothing was done");
@@ -165,7 +167,7 @@ fn a_configuration_that_can_t_be_read_is_not_mended_by_a_line() {
     let path = cli.root.path().join("config/berth.toml");
     let wrong = |what: &str| {
         let report = examined(&mut doctor(&cli));
-        let finding = report.says("Configuration", path.to_str().expect("it is text"), "failure", what);
+        let finding = report.expect("Configuration", path.to_str().expect("it is text"), "failure", what);
         let fix = finding["fix"].as_str().expect("it can be mended");
         assert!(!fix.contains("line 1") && !fix.contains("schema"), "{finding}");
     };
@@ -183,28 +185,28 @@ fn what_is_kept_and_can_t_be_believed_is_found() {
     cli.run(&counted).ends(0);
     cli.run(&["call", "write", "path=new.txt", "content=x"]).ends(3);
     let report = examined(&mut doctor(&cli));
-    report.says("Kept", "sessions", "ok", "1 kept");
-    report.says("Kept", "questions", "ok", "1 waiting");
-    report.says("Kept", "approved plugins", "ok", "0 approved");
+    report.expect("Kept", "sessions", "ok", "1 kept");
+    report.expect("Kept", "questions", "ok", "1 waiting");
+    report.expect("Kept", "approved plugins", "ok", "0 approved");
 
     let data = cli.root.path().join("data");
     for folder in ["sessions", "questions"] {
         set_mode(&data.join(folder), 0o777);
-        examined(&mut doctor(&cli)).says("Kept", folder, "failure", &format!("data/{folder}: others may use it"));
+        examined(&mut doctor(&cli)).expect("Kept", folder, "failure", &format!("data/{folder}: others may use it"));
         set_mode(&data.join(folder), 0o700);
         let files = fs::read_dir(data.join(folder)).expect("it is there").map(|entry| entry.expect("it is there").path());
         let file = files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json")).expect("there is one");
         fs::write(&file, "{").expect("it is damaged");
-        examined(&mut doctor(&cli)).says("Kept", folder, "failure", &format!("{}: it is damaged", file.display()));
+        examined(&mut doctor(&cli)).expect("Kept", folder, "failure", &format!("{}: it is damaged", file.display()));
         fs::remove_file(&file).expect("it is removed");
     }
     fs::write(data.join("plugins.json"), "{").expect("it is written");
-    examined(&mut doctor(&cli)).says("Kept", "approved plugins", "failure", "data/plugins.json: it is damaged");
+    examined(&mut doctor(&cli)).expect("Kept", "approved plugins", "failure", "data/plugins.json: it is damaged");
     fs::remove_file(data.join("plugins.json")).expect("it is removed");
     fs::write(data.join("trusted.json"), "{").expect("it is written");
     fs::write(cli.work().join("berth.toml"), "[tools]\nautonomy = \"full\"\n").expect("it is written");
     let report = examined(&mut doctor(&cli));
-    report.says("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
+    report.expect("Kept", "trusted files", "failure", "data/trusted.json: it is damaged");
     // The project's file has no part in it.
     let blamed = report.all().iter().filter(|finding| finding["state"] == "failure" && finding["group"] == "Configuration");
     let blamed: Vec<&Value> = blamed.collect();
@@ -222,15 +224,15 @@ fn a_cache_that_is_no_private_folder_is_not_used_and_named() {
     set_mode(&elsewhere, 0o700);
     symlink(&elsewhere, cache.join("compiled")).expect("a link is made");
     let report = examined(&mut doctor(&cli));
-    report.says("Folders", "cache of compiled code", "warning", "is a link");
-    report.says("Engine", "compiled code", "warning", "compiled anew in each run");
+    report.expect("Folders", "cache of compiled code", "warning", "is a link");
+    report.expect("Engine", "compiled code", "warning", "compiled anew in each run");
     assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0, "nothing was put behind the link");
 
     fs::remove_file(cache.join("compiled")).and_then(|()| fs::create_dir(cache.join("compiled"))).expect("it is a folder");
     set_mode(&cache.join("compiled"), 0o755);
     let report = examined(&mut doctor(&cli));
-    report.says("Folders", "cache of compiled code", "warning", "others may look into it");
-    report.says("Engine", "compiled code", "warning", "others may use it");
+    report.expect("Folders", "cache of compiled code", "warning", "others may look into it");
+    report.expect("Engine", "compiled code", "warning", "others may use it");
     assert_eq!(report.0["ok"], json!(true), "Berth works without a cache: {}", report.0);
 }
 
@@ -243,31 +245,31 @@ fn every_problem_of_the_configuration_is_a_finding_and_the_rest_is_examined() {
     for words in ["`call`", "berth.toml:3", "BERTH_TOOLS_CAL"] {
         assert!(wrong.iter().any(|finding| finding.contains("failure") && finding.contains(words)), "{words}: {wrong:?}");
     }
-    report.says("Engine", "compiling", "ok", "in a confined process");
-    report.says("Plugins", "loading", "warning", "not tried");
+    report.expect("Engine", "compiling", "ok", "in a confined process");
+    report.expect("Plugins", "loading", "warning", "not tried");
 }
 
 #[test]
 fn a_plugin_that_does_not_load_is_a_finding() {
     let cli = Cli::new();
     cli.configure("[plugins.gone]\npath = \"/no/such.wasm\"\n");
-    examined(&mut doctor(&cli)).says("Plugins", "gone", "failure", "can't be read");
+    examined(&mut doctor(&cli)).expect("Plugins", "gone", "failure", "can't be read");
     cli.configure(&format!("[plugins.hostile]\npath = {:?}\n", plugin("hostile")));
     let held = examined(&mut doctor(&cli));
-    assert_eq!(held.says("Plugins", "hostile", "warning", "never approved")["fix"], json!("berth plugin approve hostile"));
+    assert_eq!(held.expect("Plugins", "hostile", "warning", "never approved")["fix"], json!("berth plugin approve hostile"));
     cli.configure("");
-    examined(doctor(&cli).arg("--plugin").arg(plugin("hostile"))).says("Plugins", "hostile", "ok", "tools");
+    examined(doctor(&cli).arg("--plugin").arg(plugin("hostile"))).expect("Plugins", "hostile", "ok", "tools");
 }
 
 #[test]
 fn narrow_limits_are_told_with_what_widens_them() {
     let cli = Cli::new();
-    let report = |line: &str| Report::of(Ended::of(after(&cli, line)));
+    let report = |line: &str| Report::parse(Ended::from_output(after(&cli, line)));
     let files = report("ulimit -n 64");
-    assert!(files.says("Limits", "open files", "warning", "64")["fix"].to_string().contains("ulimit -n"));
+    assert!(files.expect("Limits", "open files", "warning", "64")["fix"].to_string().contains("ulimit -n"));
     // Enough for everything but the pool.
     let memory = report("ulimit -v 8388608");
-    assert!(memory.says("Engine", "memory pool", "warning", "calls start slower")["fix"].to_string().contains("ulimit -v"));
+    assert!(memory.expect("Engine", "memory pool", "warning", "calls start slower")["fix"].to_string().contains("ulimit -v"));
     assert_eq!(memory.0["ok"], json!(true), "{}", memory.0);
 }
 
@@ -276,13 +278,13 @@ fn a_home_that_is_not_set_or_no_place_is_told_apart() {
     let cli = Cli::new();
     let mut command = doctor(&cli);
     // The system's list of users knows it as well.
-    examined(command.env_remove("HOME")).says("Configuration", "file", "ok", "the defaults hold");
+    examined(command.env_remove("HOME")).expect("Configuration", "file", "ok", "the defaults hold");
     for folder in ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR"] {
         command.env_remove(folder);
     }
     let report = examined(command.env("HOME", "relative"));
-    assert!(report.says("Configuration", "folders", "failure", "home directory")["fix"].to_string().contains("HOME"));
-    report.says("Engine", "compiling", "ok", "in a confined process");
+    assert!(report.expect("Configuration", "folders", "failure", "home directory")["fix"].to_string().contains("HOME"));
+    report.expect("Engine", "compiling", "ok", "in a confined process");
 }
 
 /// Something else that is mounted where the kernel's `/proc` belongs.
@@ -296,19 +298,19 @@ fn a_proc_that_is_not_the_kernel_s_is_found() {
         let line = format!("exec {unshare} sh -c '{hidden} && exec \"$0\" doctor --json' \"$0\" && true");
         let ended = after(&cli, &line);
         if !ended.stdout.is_empty() {
-            found = Some(Report::of(Ended::of(ended)));
+            found = Some(Report::parse(Ended::from_output(ended)));
             break;
         }
     }
     match found {
         Some(report) => {
-            report.says("Kernel", "/proc", "failure", "no directory can be granted");
-            report.says("Kernel", "openat2", "ok", "never out of it");
-            report.says("Engine", "compiling", "failure", "can't be compiled");
+            report.expect("Kernel", "/proc", "failure", "no directory can be granted");
+            report.expect("Kernel", "openat2", "ok", "never out of it");
+            report.expect("Engine", "compiling", "failure", "can't be compiled");
         }
         // Where nobody may make a mount namespace, `/proc` can only be found in order.
         None => {
-            examined(&mut doctor(&cli)).says("Kernel", "/proc", "ok", "the kernel's own");
+            examined(&mut doctor(&cli)).expect("Kernel", "/proc", "ok", "the kernel's own");
         }
     }
 }
@@ -333,17 +335,17 @@ fn what_requests_need_is_examined_and_no_secret_is_told() {
         report
     };
     let report = run(&[("HTTPS_PROXY", "socks5://me:hunter2@proxy.example.com:1080")]);
-    report.says("Requests", "proxy", "warning", "that of HTTPS_PROXY is no HTTP proxy");
+    report.expect("Requests", "proxy", "warning", "that of HTTPS_PROXY is no HTTP proxy");
     let authority = format!("authority {}", config.join("ca.pem").display());
-    report.says("Requests", &authority, "failure", "no request can be made");
+    report.expect("Requests", &authority, "failure", "no request can be made");
     // What has the form of a certificate, and is none.
     fs::write(config.join("ca.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("it is written");
-    run(&[]).says("Requests", &authority, "failure", "no request can be made");
-    let file = report.says("Requests", "secret by-file", "warning", "others on this machine can get at the secret");
+    run(&[]).expect("Requests", &authority, "failure", "no request can be made");
+    let file = report.expect("Requests", "secret by-file", "warning", "others on this machine can get at the secret");
     assert!(file["found"].as_str().is_some_and(|found| found.contains("chmod 600")), "{file}");
-    let variable = report.says("Requests", "secret by-variable", "warning", "the variable `TOKEN` is not set");
+    let variable = report.expect("Requests", "secret by-variable", "warning", "the variable `TOKEN` is not set");
     assert!(variable["fix"].as_str().is_some_and(|fix| fix.contains("[tools.web.secrets.by-variable]")), "{variable}");
-    report.says("Requests", "secret by-command", "warning", "there is no program `prints-a-secret`");
+    report.expect("Requests", "secret by-command", "warning", "there is no program `prints-a-secret`");
 
     fs::copy(Authority::new().file(), config.join("ca.pem")).expect("it is copied");
     set_mode(&config.join("token"), 0o600);
@@ -352,10 +354,10 @@ fn what_requests_need_is_examined_and_no_secret_is_told() {
     set_mode(&program, 0o700);
     let report = run(&[("HTTPS_PROXY", "http://me:hunter2@proxy.example.com:3128"), ("TOKEN", SECRET)]);
     for name in ["proxy", &authority, "secret by-file", "secret by-variable", "secret by-command"] {
-        report.says("Requests", name, "ok", "");
+        report.expect("Requests", name, "ok", "");
     }
     assert!(!cli.root.path().join("prints-a-secret.ran").exists(), "nothing is run");
     // Told without its value, whatever else is wrong with it.
     fs::remove_file(config.join("token")).expect("it is removed");
-    run(&[("TOKEN", SECRET)]).says("Requests", "secret by-file", "warning", "can't be read");
+    run(&[("TOKEN", SECRET)]).expect("Requests", "secret by-file", "warning", "can't be read");
 }

@@ -61,14 +61,14 @@ impl Unpacked {
 
     fn works(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments, &path());
-        assert!(output.status.success(), "{}", told(&output));
-        told(&output)
+        assert!(output.status.success(), "{}", output_text(&output));
+        output_text(&output)
     }
 
     fn fails(&self, path: &str) -> String {
         let output = self.run(&[], path);
-        assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-        told(&output)
+        assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+        output_text(&output)
     }
 
     /// The files below the prefix.
@@ -104,7 +104,7 @@ fn path() -> String {
     std::env::var("PATH").expect("there is a PATH")
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -123,7 +123,7 @@ fn the_program_is_installed_and_goes_without_a_trace() {
         assert_eq!(unpacked.installed(), expected);
     }
     let version = Command::new(unpacked.prefix().join("bin/berth")).arg("--version").output().expect("it starts");
-    assert!(told(&version).starts_with("berth "), "{}", told(&version));
+    assert!(output_text(&version).starts_with("berth "), "{}", output_text(&version));
     for file in SHARED {
         let installed = unpacked.prefix().join(file);
         assert_eq!(fs::read_to_string(&installed).expect("it is there"), file);
@@ -141,7 +141,7 @@ fn who_has_not_the_folder_on_the_path_is_told() {
     let folder = unpacked.prefix().join("bin");
     assert!(unpacked.works(&[]).contains(&format!("{} is not on your PATH", folder.display())));
     let output = unpacked.run(&[], &format!("{}:{}", folder.display(), path()));
-    assert!(output.status.success() && !told(&output).contains("PATH"), "{}", told(&output));
+    assert!(output.status.success() && !output_text(&output).contains("PATH"), "{}", output_text(&output));
 }
 
 #[test]
@@ -215,6 +215,6 @@ fn mistakes_are_named() {
     {
         let output = unpacked.run(arguments, &path());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(told(&output).contains(expected), "{}", told(&output));
+        assert!(output_text(&output).contains(expected), "{}", output_text(&output));
     }
 }

@@ -30,7 +30,7 @@ fn in_namespaces(cli: &Cli, script: &str) -> Option<Ended> {
     shell.args(enter).arg(format!("set -e; mount -t proc proc /proc; {script}"));
     shell.env_clear().current_dir(cli.work()).stdin(Stdio::null());
     shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
-    Some(Ended::of(shell.env("PLANTED", SECRET).output().expect("it starts")))
+    Some(Ended::from_output(shell.env("PLANTED", SECRET).output().expect("it starts")))
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn what_a_plugin_s_requests_reach_is_shown_with_the_names_of_its_secrets() {
     let granted = "https://*.example.com:8443, a.example (GET), localhost:3000 (private)";
     let run = |line: &[&str]| {
         let output = cli.command(line).env("TOKEN", "zq-7731-Wert").output().expect("berth starts");
-        let ended = Ended::of(output).ends(0);
+        let ended = Ended::from_output(output).ends(0);
         assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("zq-7731"), "{}", ended.stdout);
         ended
     };

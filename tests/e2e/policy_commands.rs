@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Cli, Ended};
 
 /// What each gate says, by its name.
-fn says(found: &Value, gate: &str) -> Value {
+fn gate_answer(found: &Value, gate: &str) -> Value {
     let gates = found["gates"].as_array().expect("a list");
     gates.iter().find(|said| said["gate"] == json!(gate)).unwrap_or_else(|| panic!("{gate} in {found}"))["verdict"].clone()
 }
@@ -52,7 +52,7 @@ fn a_check_tells_the_verdict_and_does_nothing() {
     // What can't be looked at because of a refusal is not guessed.
     let outside = check(&["read", "path=../secret.txt"], 3);
     assert_eq!(
-        (says(&outside, "grants"), says(&outside, "permissions"), says(&outside, "switches")),
+        (gate_answer(&outside, "grants"), gate_answer(&outside, "permissions"), gate_answer(&outside, "switches")),
         (json!("deny"), json!("unknown"), Value::Null)
     );
     assert!(!outside.to_string().contains("the secret"));
@@ -174,7 +174,7 @@ fn names_that_nothing_has_are_told() {
     );
     let ceiling = cli.root.path().join("ceiling.toml");
     fs::write(&ceiling, "[[tools.policy.rules]]\neffect = \"deny\"\ntools = [\"file__write\"]\n").expect("a file is written");
-    let run = |line: &[&str]| Ended::of(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
+    let run = |line: &[&str]| Ended::from_output(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
     let wrong = ["`raed`", "`nope`", "`edti`", "`gone`", "`wriet`", "`{copy,move}_path`"];
     let checked = run(&["config", "check"]).ends(0).stdout;
     assert!(!checked.contains("is right"), "{checked}");

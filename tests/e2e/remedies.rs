@@ -78,7 +78,7 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
     let (read, write) = (["call", "read", "path=notes.txt"], ["call", "write", "path=new.txt", "content=x"]);
     let project = cli.work().join("berth.toml");
     let ceiling = cli.root.path().join("ceiling.toml");
-    let under = |line: &[&str]| Ended::of(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
+    let under = |line: &[&str]| Ended::from_output(cli.command(line).env("BERTH_CEILING", &ceiling).output().expect("berth starts"));
 
     // A project's file: the user's own line changes nothing.
     fs::write(&project, "[tools.file]\ndeny_read = [\"notes.txt\"]\n").expect("a file is written");
@@ -116,7 +116,8 @@ fn what_stands_elsewhere_is_undone_there_and_not_in_the_user_s_file() {
     let set = ["--set", "tools.file.deny_read=notes.txt"];
     let refused = cli.run(&[&set[..], &read].concat()).ends(3);
     assert_eq!(remedy(&refused), "To change that, leave out `--set tools.file.deny_read=notes.txt`.");
-    let refused = Ended::of(cli.command(&read).env("BERTH_TOOLS_FILE_DENY_READ", "notes.txt").output().expect("berth starts")).ends(3);
+    let refused =
+        Ended::from_output(cli.command(&read).env("BERTH_TOOLS_FILE_DENY_READ", "notes.txt").output().expect("berth starts")).ends(3);
     assert_eq!(remedy(&refused), "To change that, unset BERTH_TOOLS_FILE_DENY_READ.");
     let outside = format!("path={}/out \"side/y", cli.root.path().canonicalize().expect("it is there").display());
     let refused = cli.run(&["--allow-read", "../out \"side", "call", "--yes", "write", &outside, "content=x"]).ends(3);

@@ -50,7 +50,7 @@ pub(crate) fn said(answer: &Answer) -> String {
 }
 
 #[track_caller]
-fn told(answer: &Answer) -> Value {
+fn report(answer: &Answer) -> Value {
     serde_json::from_str(&said(answer)).expect("it is JSON")
 }
 
@@ -58,7 +58,7 @@ attacks! {
     async fn send() {
         let (server, other) = (Server::plain(ok), Server::plain(ok));
         let scene = scene(&[&server], &[]).await;
-        let got = told(&attack(&scene, "send", json!({ "url": format!("http://{}/a?b=c", server.address) })).await);
+        let got = report(&attack(&scene, "send", json!({ "url": format!("http://{}/a?b=c", server.address) })).await);
         assert_eq!((&got["status"], &got["body"], &got["end"]), (&json!(200), &json!("hello"), &Value::Null));
 
         let port = other.port();
@@ -128,7 +128,7 @@ attacks! {
         });
         let scene = scene(&[&outer], &[]).await;
         let address = outer.address;
-        let hops = told(&attack(&scene, "follow", json!({ "url": format!("http://{address}/"), "count": 10 })).await);
+        let hops = report(&attack(&scene, "follow", json!({ "url": format!("http://{address}/"), "count": 10 })).await);
         let hops = hops.as_array().expect("it is a list");
         assert_eq!((hops.len(), outer.asked().len()), (5, 4), "{hops:?}");
         assert!(hops[4]["error"].as_str().is_some_and(|error| error.contains("LoopDetected")), "{hops:?}");
@@ -141,7 +141,7 @@ attacks! {
         let server = Server::plain(ok);
         let scene = scene(&[&server], &["plugins.hostile-http.limits.requests=5"]).await;
         let hoard = |count: usize| json!({ "url": format!("http://{}/", server.address), "count": count });
-        let got = told(&attack(&scene, "hoard", hoard(10)).await);
+        let got = report(&attack(&scene, "hoard", hoard(10)).await);
         assert_eq!((&got["answered"], server.asked().len()), (&json!(5), 5), "{got}");
         assert!(got["errors"].as_array().is_some_and(|errors| errors.len() == 5), "{got}");
         // Handles run out before: each request takes some.
@@ -189,9 +189,9 @@ attacks! {
         let server = Server::plain(ok);
         let scene = scene(&[&server], &[]).await;
         let url = format!("http://{}/", server.address);
-        let got = told(&attack(&scene, "write_much", json!({ "url": url, "method": "POST", "bytes": 65536 })).await);
+        let got = report(&attack(&scene, "write_much", json!({ "url": url, "method": "POST", "bytes": 65536 })).await);
         assert_eq!(server.asked()[0].body.len(), 65536, "{got}");
-        let got = told(&attack(&scene, "write_much", json!({ "url": url, "method": "POST", "bytes": 100 << 20 })).await);
+        let got = report(&attack(&scene, "write_much", json!({ "url": url, "method": "POST", "bytes": 100 << 20 })).await);
         assert!(got["written"].as_u64().is_some_and(|bytes| bytes < 64 << 20), "{got}");
         assert_eq!(server.asked().len(), 1);
     }
@@ -214,7 +214,7 @@ attacks! {
         let scene = scene(&[&server], &[]).await;
         let needle = |text: &str| text.bytes().map(|byte| byte.wrapping_add(1)).collect::<Vec<u8>>();
         let needles = json!([needle("a-needle-to-be-found"), needle("a-needle-that-is-nowhere")]);
-        let got = told(&attack(&scene, "search_memory", json!({ "url": format!("http://{}/", server.address), "needles": needles })).await);
+        let got = report(&attack(&scene, "search_memory", json!({ "url": format!("http://{}/", server.address), "needles": needles })).await);
         assert!(got["found"][0].is_u64() && got["found"][1].is_null(), "{got}");
     }
 

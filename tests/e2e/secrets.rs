@@ -25,7 +25,7 @@ fn text(answer: &Answer) -> String {
 }
 
 /// Where the host keeps long answers.
-fn kept(scene: &Scene) -> PathBuf {
+fn state_folder(scene: &Scene) -> PathBuf {
     scene.root().join("berth/data/overflow")
 }
 
@@ -248,11 +248,11 @@ fn a_long_answer_is_cut_and_its_whole_can_be_read() {
         assert_eq!(whole, said.replace(&token(), MARK), "the whole is what was redacted");
         let (head, tail) = shown.split_once(&notice).expect("it stands between");
         assert!(whole.starts_with(head) && whole.ends_with(tail) && head.ends_with('\n'));
-        for entry in fs::read_dir(kept(&scene)).expect("it is there").flatten() {
+        for entry in fs::read_dir(state_folder(&scene)).expect("it is there").flatten() {
             assert_eq!(entry.metadata().expect("it is there").mode() & 0o777, 0o600);
             assert!(!fs::read_to_string(entry.path()).expect("it is text").contains(&token()), "no secret lies on the disk");
         }
-        assert_eq!(fs::metadata(kept(&scene)).expect("it is there").permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(state_folder(&scene)).expect("it is there").permissions().mode() & 0o777, 0o700);
         // A person takes the whole, without the secret.
         let person = scene.host.call(Request { audience: Audience::Person, ..Request::new("echo", json!({ "text": said })) }).await;
         assert!(!person.truncated);
@@ -274,7 +274,7 @@ fn nobody_reads_what_another_session_was_answered() {
             text(&in_session(&mine, "read_overflow", json!({ "id": id, "limit": 11 })).await)
                 .starts_with("line 000000\n[Characters 0-11 of ")
         );
-        let file = fs::read_dir(kept(&scene)).expect("it is there").flatten().next().expect("one was kept").file_name();
+        let file = fs::read_dir(state_folder(&scene)).expect("it is there").flatten().next().expect("one was kept").file_name();
         let file = file.to_string_lossy().into_owned();
         for (session, id) in [
             (Session::new("other"), id.clone()),
@@ -303,8 +303,10 @@ fn kept_answers_never_fill_the_disk() {
         for _ in 0..10 {
             let answer = scene.call("echo", json!({ "text": said })).await;
             assert!(answer.truncated, "{:?} {:?}", answer.steps, answer.outcome.map(drop));
-            let sizes =
-                fs::read_dir(kept(&scene)).expect("it is there").flatten().map(|entry| entry.metadata().expect("it is there").len());
+            let sizes = fs::read_dir(state_folder(&scene))
+                .expect("it is there")
+                .flatten()
+                .map(|entry| entry.metadata().expect("it is there").len());
             assert!(sizes.sum::<u64>() <= 1 << 20);
         }
     });
@@ -322,7 +324,7 @@ fn what_can_t_be_kept_is_cut_and_says_so() {
         let answer = scene.call("echo", json!({ "text": long(3000) })).await;
         let shown = text(&answer);
         assert!(answer.truncated && shown.contains("It could not be kept: ") && shown.chars().count() < 31_000, "{shown}");
-        assert_eq!(fs::read_dir(kept(&scene)).expect("it is there").count(), 0);
+        assert_eq!(fs::read_dir(state_folder(&scene)).expect("it is there").count(), 0);
     });
 }
 

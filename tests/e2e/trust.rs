@@ -77,7 +77,7 @@ fn many_values_deep_in_tables_take_no_memory() {
     let mut bounded = Command::new("sh");
     bounded.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"]).arg(berth.get_program()).args(berth.get_args());
     bounded.current_dir(cli.work()).envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ended = Ended::of(bounded.output().expect("it runs")).ends(4);
+    let ended = Ended::from_output(bounded.output().expect("it runs")).ends(4);
     assert!(ended.stderr.contains("has 100000 values"), "{}", ended.stderr);
 }
 

@@ -44,7 +44,7 @@ pub(crate) const KEY: &str = "key";
 const MOST_USED: usize = 4096;
 
 /// How a server's clients come to a yes.
-pub(crate) struct Asking {
+pub(crate) struct QuestionMeans {
     /// Where a question goes.
     pub(crate) mcp: McpApprovals,
     /// What asks where the client can't, or must not.
@@ -112,7 +112,7 @@ pub(crate) fn seconds() -> u64 {
 /// Asks for one call.
 pub(crate) struct ForCall {
     way: Way,
-    asking: Arc<Asking>,
+    asking: Arc<QuestionMeans>,
     /// Who answers, for the record.
     by: String,
     /// Whether the client's revision has choices with titles of their own: since 2025-11-25.
@@ -162,7 +162,7 @@ impl ForCall {
     ///
     /// What it brought is no ticket of this server, or was used already.
     pub(crate) async fn new(
-        asking: &Arc<Asking>,
+        asking: &Arc<QuestionMeans>,
         tickets: &Arc<Tickets>,
         session: &Arc<str>,
         context: &RequestContext<RoleServer>,

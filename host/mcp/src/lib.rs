@@ -5,9 +5,9 @@
 //!
 //! [`serve_stdio`] serves the client that started this process, [`serve_http`] those that come over a port or a Unix socket.
 
+mod admission;
 mod answer;
 mod approver;
-mod bounded;
 mod calls;
 mod envelope;
 mod error;

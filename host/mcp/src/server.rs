@@ -18,7 +18,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use crate::approver::{Asking, ForCall, Tickets};
+use crate::approver::{ForCall, QuestionMeans, Tickets};
 use crate::calls::{CallResponse, Calls};
 use crate::error::ServeError;
 use crate::extras::{Extras, NoExtras};
@@ -67,7 +67,7 @@ pub struct Server {
     session: Option<Session>,
     /// Where the record is.
     folders: Folders,
-    asking: Arc<Asking>,
+    asking: Arc<QuestionMeans>,
     tickets: Arc<Tickets>,
     extras: Arc<dyn Extras>,
     calls: Calls,
@@ -96,7 +96,7 @@ impl Server {
     ///
     /// The key that seals what clients bring back can't be read or made.
     pub fn new(host: Arc<Host>, folders: Folders, approvals: &Approvals) -> Result<Self, ServeError> {
-        let asking = Asking { mcp: approvals.mcp, posting: PostingApprover::new(&folders, approvals) };
+        let asking = QuestionMeans { mcp: approvals.mcp, posting: PostingApprover::new(&folders, approvals) };
         let tickets = Tickets::new(&folders, asking.posting.lasting)?;
         let calls = Calls::new(Arc::clone(&host));
         let (asking, tickets) = (Arc::new(asking), Arc::new(tickets));

@@ -12,7 +12,7 @@ use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 
-use crate::bounded::bounded;
+use crate::admission::bounded;
 use crate::error::ServeError;
 use crate::lines::Lines;
 use crate::server::Server;

@@ -15,36 +15,37 @@ const COMMANDS: [&str; 8] = ["ls", "git push", "rm x", "sudo x", "ls; git push",
 const PATTERNS: [&str; 10] = ["*", "a/**", "b", "/w/a/x", "x", "git *", "ls*", "rm x", "sudo x", "> *"];
 const VERDICTS: [Verdict; 3] = [Verdict::Allow, Verdict::Ask, Verdict::Deny];
 
-fn of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
     prop::sample::select(all)
 }
 
 fn calls() -> impl Strategy<Value = Call> {
-    let trust = of(&[Trust::Trusted, Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked]);
-    (of(&TOOLS), of(&PATHS), of(&PATHS), of(&COMMANDS), any::<bool>(), trust).prop_map(|(tool, one, other, command, believed, trust)| {
-        let call = match tool {
-            "read" => read(one),
-            "write" => write(one),
-            "move_path" => moved(one, other),
-            _ => bash(command),
-        };
-        Call { believed, trust, ..call }
-    })
+    let trust = any_of(&[Trust::Trusted, Trust::Trusted, Trust::Verified, Trust::Quarantined, Trust::Blocked]);
+    (any_of(&TOOLS), any_of(&PATHS), any_of(&PATHS), any_of(&COMMANDS), any::<bool>(), trust).prop_map(
+        |(tool, one, other, command, believed, trust)| {
+            let call = match tool {
+                "read" => read(one),
+                "write" => write(one),
+                "move_path" => moved(one, other),
+                _ => bash(command),
+            };
+            Call { believed, trust, ..call }
+        },
+    )
 }
 
 type Written = (&'static str, Verdict);
 
 fn written() -> impl Strategy<Value = Vec<Written>> {
-    prop::collection::vec((of(&PATTERNS), of(&VERDICTS)), 0..4)
+    prop::collection::vec((any_of(&PATTERNS), any_of(&VERDICTS)), 0..4)
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
-    let one = (of(&[Effect::Allow, Effect::Deny]), of(&["", "read", "*", "*e*", "bash"]), of(&["", "a", "b/**", "x"])).prop_map(
-        |(effect, tool, path)| {
+    let one = (any_of(&[Effect::Allow, Effect::Deny]), any_of(&["", "read", "*", "*e*", "bash"]), any_of(&["", "a", "b/**", "x"]))
+        .prop_map(|(effect, tool, path)| {
             let list = |text: &'static str| if text.is_empty() { Vec::new() } else { vec![text] };
             rule(effect, &list(tool), &list(path))
-        },
-    );
+        });
     prop::collection::vec(one, 0..3)
 }
 
@@ -58,8 +59,8 @@ struct Made {
 }
 
 fn policies() -> impl Strategy<Value = Made> {
-    let lists = prop::collection::vec((of(&TOOLS), written()), 0..4);
-    let level = of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
+    let lists = prop::collection::vec((any_of(&TOOLS), written()), 0..4);
+    let level = any_of(&[Autonomy::ReadOnly, Autonomy::Supervised, Autonomy::Full]);
     (lists, rules(), rules(), rules(), level, any::<bool>()).prop_map(|(lists, one, two, three, autonomy, block_high_risk)| Made {
         lists,
         sets: [one, two, three],
@@ -89,7 +90,7 @@ proptest! {
     /// An allow, wherever it is added, undoes no denial of the blocklist or of the rules over all tools, unless it stands in the very set
     /// whose rules that allow denied by having no match.
     #[test]
-    fn no_allow_undoes_a_denial(made in policies(), call in calls(), tool in of(&TOOLS), pattern in of(&PATTERNS), place in 0..8_usize) {
+    fn no_allow_undoes_a_denial(made in policies(), call in calls(), tool in any_of(&TOOLS), pattern in any_of(&PATTERNS), place in 0..8_usize) {
         let before = decide(&made.policy(), &call, true);
         prop_assume!(before.verdict == Verdict::Deny);
         let mut more = made.clone();
@@ -114,7 +115,7 @@ proptest! {
 
     /// A rule at the end of a list changes nothing that an earlier one of it decides.
     #[test]
-    fn a_permission_at_the_end_changes_no_earlier_answer(call in calls(), rules in written(), last in (of(&PATTERNS), of(&VERDICTS))) {
+    fn a_permission_at_the_end_changes_no_earlier_answer(call in calls(), rules in written(), last in (any_of(&PATTERNS), any_of(&VERDICTS))) {
         let with = |rules: &[Written]| {
             let mut policy = autonomy(Autonomy::Supervised);
             policy.permissions.add(call.tool, list(rules));

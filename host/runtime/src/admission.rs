@@ -184,7 +184,7 @@ mod tests {
     }
 
     impl Calls {
-        fn of(places: usize) -> Self {
+        fn with_places(places: usize) -> Self {
             Self { admission: Admission::new(places), held: Vec::new() }
         }
 
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn plugin_alone_runs_beyond_its_share_and_leaves_a_place() {
-        let mut calls = Calls::of(8);
+        let mut calls = Calls::with_places(8);
         let begun = (0..20).filter(|_| calls.enter("a")).count();
         assert_eq!(begun, 7);
         assert!(calls.enter("b"), "a place was left");
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn calls_of_a_plugin_begin_in_their_order_and_those_that_went_are_passed_over() {
-        let mut calls = Calls::of(1);
+        let mut calls = Calls::with_places(1);
         assert!(calls.enter("a"));
         for _ in 0..3 {
             assert!(!calls.enter("a"));
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn waiting_calls_are_bounded() {
-        let mut calls = Calls::of(1);
+        let mut calls = Calls::with_places(1);
         for _ in 0..=WAITING {
             calls.enter("a");
         }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn place_whose_waiter_went_without_hearing_its_turn_comes_back() {
-        let mut calls = Calls::of(1);
+        let mut calls = Calls::with_places(1);
         calls.enter("a");
         calls.enter("b");
         calls.enter("c");

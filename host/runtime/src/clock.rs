@@ -37,7 +37,7 @@ struct Shared {
 
 /// Keeps the ticker ticking.
 #[derive(Debug)]
-pub(crate) struct Ticking(Arc<Shared>);
+pub(crate) struct TickGuard(Arc<Shared>);
 
 impl Ticker {
     pub(crate) fn start(engine: EngineWeak, chores: Arc<impl Chores>) -> std::io::Result<Self> {
@@ -47,12 +47,12 @@ impl Ticker {
         Ok(Self(shared))
     }
 
-    pub(crate) fn keep_ticking(&self) -> Ticking {
+    pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         if self.0.asleep.load(Ordering::SeqCst) {
             self.0.notify();
         }
-        Ticking(Arc::clone(&self.0))
+        TickGuard(Arc::clone(&self.0))
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Ticker {
     }
 }
 
-impl Drop for Ticking {
+impl Drop for TickGuard {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@ use berth_contract::HostError;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::clock::{Ticker, Ticking};
+use crate::clock::{TickGuard, Ticker};
 use crate::compiled;
 use crate::guest::linking;
 use crate::guest::state::CallState;
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// Keeps deadlines and budgets watched while a call runs.
-    pub(crate) fn keep_ticking(&self) -> Ticking {
+    pub(crate) fn keep_ticking(&self) -> TickGuard {
         self.ticker.keep_ticking()
     }
 }

@@ -14,7 +14,7 @@ use crate::{Builtin, RuntimeConfig, compiled};
 
 /// How the engine fares on this machine.
 #[derive(Clone, Debug)]
-pub struct Examined {
+pub struct EngineExamination {
     /// Calls that run at a time.
     pub places: usize,
     /// Why there is no memory pool, so that calls start slower. `None`: there is one.
@@ -44,7 +44,7 @@ const TINY: &[u8] = b"\0asm\x0d\0\x01\0\x01\x18\0asm\x01\0\0\0\x01\x04\x01\x60\0
 /// # Errors
 ///
 /// [`HostError::Engine`] where this machine can't run the engine at all.
-pub fn examine(config: RuntimeConfig, builtins: &[Builtin]) -> Result<Examined, HostError> {
+pub fn examine(config: RuntimeConfig, builtins: &[Builtin]) -> Result<EngineExamination, HostError> {
     let places = config.places();
     let before = address_space();
     let engine = Engine::new(places, config.memory, config.keep_ready)?;
@@ -56,7 +56,7 @@ pub fn examine(config: RuntimeConfig, builtins: &[Builtin]) -> Result<Examined, 
     let builtins = builtins.iter().map(|builtin| (builtin.name, ahead(builtin))).collect();
     let begun = Instant::now();
     let code = helped(&config, &engine);
-    Ok(Examined {
+    Ok(EngineExamination {
         places,
         reserved,
         finds_touched_memory: engine::finds_touched_memory(),

@@ -12,7 +12,7 @@ use berth_contract::{
 use wasmtime::Store;
 
 use crate::admission::Place;
-use crate::clock::Ticking;
+use crate::clock::TickGuard;
 use crate::filters::Filters;
 use crate::guest::bindings::berth::tool::types;
 use crate::guest::bindings::filter::Filters as Exports;
@@ -153,7 +153,7 @@ struct FilterCall {
     limits: Limits,
     watch: Arc<Watch>,
     session: Arc<str>,
-    _held: (Place, Ticking),
+    _held: (Place, TickGuard),
 }
 
 impl FilterCall {

@@ -37,12 +37,12 @@ use tokio::sync::Semaphore;
 
 pub use compile::{helper_hook, own_helper};
 pub use compiled::Precompiled;
-pub use examine::{Examined, examine};
+pub use examine::{EngineExamination, examine};
 pub use limits::Limits;
 pub use load::Candidate;
 pub use manifest::{Manifest, Request, RequestedLimits};
 pub use plugin::{Builtin, Origin, Plugin, PluginInfo};
-pub use policy::{Counsel, Failed, PluginPolicy, ProcessPolicy};
+pub use policy::{CommandAdvisor, FailedCommand, PluginPolicy, ProcessPolicy};
 pub use schema::schema_weight;
 
 use crate::admission::Admission;

@@ -48,21 +48,21 @@ pub struct ProcessPolicy {
     /// The variables that they get.
     pub environment: Vec<(String, String)>,
     /// Who is asked about single commands.
-    pub counsel: Box<dyn Counsel>,
+    pub advisor: Box<dyn CommandAdvisor>,
 }
 
 /// Knows what the configuration says of single commands.
-pub trait Counsel: Send + Sync {
+pub trait CommandAdvisor: Send + Sync {
     /// Why a command line may not run, whatever is granted.
     fn blocked(&self, line: &str) -> Option<Denial>;
 
     /// What could help where a command has failed, most likely first.
-    fn advice(&self, failed: &Failed<'_>) -> Vec<String>;
+    fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String>;
 }
 
 /// A command that has failed, for who knows what could help.
 #[derive(Clone, Copy, Debug)]
-pub struct Failed<'a> {
+pub struct FailedCommand<'a> {
     /// Its exit code. None where it was ended.
     pub code: Option<i32>,
     /// The end of what it wrote to its standard output.

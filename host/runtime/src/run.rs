@@ -16,7 +16,7 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::admission::Place;
-use crate::clock::{TICK, Ticking};
+use crate::clock::{TICK, TickGuard};
 use crate::guest::bindings::exports::berth::tool::tools;
 use crate::guest::bindings::{Plugin as Tools, PluginIndices};
 use crate::guest::convert;
@@ -45,7 +45,7 @@ struct Job {
     emitted: Emitted,
     /// Held until the guest is gone, not until the answer is: a thread that hangs keeps its place.
     place: Place,
-    ticking: Ticking,
+    ticking: TickGuard,
 }
 
 /// Runs a call of a plugin's tool.

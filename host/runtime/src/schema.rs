@@ -20,7 +20,7 @@ const MAX_CHAIN: usize = 100;
 
 /// How many values checking arguments against a schema may look at for one place in them: the values of the schema, references followed.
 pub fn schema_weight(schema: &Value) -> usize {
-    Unfolding::of(schema).values
+    Unfolding::from_document(schema).values
 }
 
 /// Parses and checks a schema.
@@ -34,7 +34,7 @@ pub(crate) fn checked(text: &str) -> Result<Value, String> {
     }
     let value: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     check(&value, 0)?;
-    let cost = Unfolding::of(&value);
+    let cost = Unfolding::from_document(&value);
     if cost.values > MAX_UNFOLDED {
         return Err(format!(
             "unfolds to more than {MAX_UNFOLDED} values, or over more than {MAX_CHAIN} references in a row; let its definitions refer to \
@@ -98,7 +98,7 @@ struct Unfolding<'s> {
 }
 
 impl<'s> Unfolding<'s> {
-    fn of(document: &'s Value) -> Cost {
+    fn from_document(document: &'s Value) -> Cost {
         Self { document, costs: HashMap::new(), chain: 0 }.cost(document)
     }
 

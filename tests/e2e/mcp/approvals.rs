@@ -71,9 +71,9 @@ fn a_question_of_a_call_that_is_taken_back_is_taken_back() {
     let cli = Cli::new();
     let mut client = Client::new(&cli, &[], LEGACY, true);
     let id = client.ask("tools/call", json!({ "name": WRITE, "arguments": arguments() }));
-    let question = client.told("elicitation/create");
+    let question = client.notification("elicitation/create");
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
-    assert_eq!(client.told("notifications/cancelled")["params"]["requestId"], question["id"]);
+    assert_eq!(client.notification("notifications/cancelled")["params"]["requestId"], question["id"]);
     // An answer that comes too late is one to nothing.
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": accept("once") }));
     assert_eq!(client.call("read", json!({ "path": "notes.txt" }))["isError"], false);

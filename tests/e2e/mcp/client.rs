@@ -35,11 +35,11 @@ impl Client {
     /// One that has not said anything yet.
     pub(crate) fn silent(cli: &Cli, more: &[&str]) -> Self {
         let line: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
-        Self::of(cli.command(&line))
+        Self::start(cli.command(&line))
     }
 
     /// Of a command that serves.
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("berth starts");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it has an output"));
         let (sender, lines) = channel();
@@ -135,7 +135,7 @@ impl Client {
 
     /// The next message with a method, one that was put aside first.
     #[track_caller]
-    pub(crate) fn told(&mut self, method: &str) -> Value {
+    pub(crate) fn notification(&mut self, method: &str) -> Value {
         if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
             return self.aside.remove(at);
         }
@@ -164,7 +164,7 @@ impl Client {
     /// Answers what the server asks the client's user.
     #[track_caller]
     pub(crate) fn user_says(&mut self, result: &Value) -> Value {
-        let question = self.told("elicitation/create");
+        let question = self.notification("elicitation/create");
         self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
         question["params"].clone()
     }

@@ -73,7 +73,7 @@ fn the_official_suite_finds_all_that_is_declared() {
     let suite = |name: &str, arguments: &[&str]| {
         let mut command = Command::new(&node);
         command.arg(fetched.join(format!("node_modules/{name}/dist/index.js"))).args(arguments).current_dir(root.path());
-        Ended::of(command.env_clear().env("NO_COLOR", "1").stdin(Stdio::null()).output().expect("the suite starts"))
+        Ended::from_output(command.env_clear().env("NO_COLOR", "1").stdin(Stdio::null()).output().expect("the suite starts"))
     };
     let (mut known, mut run, mut passed, mut failed) = (BTreeSet::new(), BTreeSet::new(), 0, BTreeSet::new());
     for (number, (name, revision)) in RUNS.iter().enumerate() {

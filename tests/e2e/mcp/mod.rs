@@ -163,14 +163,14 @@ fn a_plugin_that_comes_is_told_of_in_either_way() {
         let before = count(&mut client);
         if version == MODERN {
             client.ask("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
-            client.told("notifications/subscriptions/acknowledged");
+            client.notification("notifications/subscriptions/acknowledged");
         }
         for _ in 0..50 {
             client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         }
         fs::copy(plugin("bench"), folder.join(".bench.tmp")).expect("it is copied");
         fs::rename(folder.join(".bench.tmp"), folder.join("bench.wasm")).expect("it is renamed");
-        client.told("notifications/tools/list_changed");
+        client.notification("notifications/tools/list_changed");
         assert_eq!(count(&mut client), before + 1, "{version}");
         assert_eq!(text(&client.call("bench__echo", json!({ "text": "here" }))), "here", "{version}");
         let again = client.aside.iter().filter(|message| message["method"] == "notifications/tools/list_changed").count();

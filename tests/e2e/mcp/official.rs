@@ -193,7 +193,7 @@ fn the_inspector_s_command_line() {
         // It starts itself again as `node`.
         let path = node.parent().expect("it lies in a folder");
         command.args(more).current_dir(cli.work()).env_clear().envs(&env).env("PATH", path).stdin(Stdio::null());
-        Ended::of(command.output().expect("the inspector starts"))
+        Ended::from_output(command.output().expect("the inspector starts"))
     };
     for (revision, era) in [(LEGACY, "legacy"), (MODERN, "modern")] {
         let listed = inspect(era, &["--method", "tools/list"]).ends(0).json();

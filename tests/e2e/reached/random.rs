@@ -46,7 +46,7 @@ impl Random {
         self.below(chances) == 0
     }
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }
@@ -102,7 +102,7 @@ fn plant(random: &mut Random, folder: &Path) {
     fill(random, folder, Path::new(""), 0, &mut marks);
     let known: Vec<PathBuf> = tree(folder).into_keys().collect();
     for number in 0..random.below(3).min(known.len()) {
-        let target = folder.join(random.of(&known));
+        let target = folder.join(random.pick(&known));
         symlink(target, folder.join(format!("link{number}"))).expect("a link is made");
     }
 }
@@ -127,7 +127,7 @@ struct Rules {
 }
 
 fn pattern(random: &mut Random, known: &[PathBuf], granted: &Path) -> String {
-    let path = if known.is_empty() { PathBuf::from("a") } else { random.of(known).clone() };
+    let path = if known.is_empty() { PathBuf::from("a") } else { random.pick(known).clone() };
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let path = path.display().to_string();
     match random.below(9) {
@@ -137,9 +137,9 @@ fn pattern(random: &mut Random, known: &[PathBuf], granted: &Path) -> String {
         3 => format!("{path}/**"),
         4 => format!("**/{name}"),
         5 => "*.env".to_owned(),
-        6 => format!("{}/*/{}", granted.display(), random.of(&FILES)),
+        6 => format!("{}/*/{}", granted.display(), random.pick(&FILES)),
         7 => path.to_uppercase(),
-        _ => format!("{}/**/{}", granted.display(), random.of(&FOLDERS)),
+        _ => format!("{}/**/{}", granted.display(), random.pick(&FOLDERS)),
     }
 }
 
@@ -151,14 +151,14 @@ impl Rules {
             let lists_all = random.one_in(6);
             for _ in 0..if random.one_in(3) { 1 + random.below(2) } else { 0 } {
                 let allows = lists_all && random.one_in(2);
-                let tools = if random.one_in(2) { Vec::new() } else { vec![*random.of(&TOOLS), *random.of(&TOOLS)] };
+                let tools = if random.one_in(2) { Vec::new() } else { vec![*random.pick(&TOOLS), *random.pick(&TOOLS)] };
                 let paths = if allows && random.one_in(2) {
                     vec![granted.display().to_string()]
                 } else {
                     (0..=random.below(2)).map(|_| pattern(random, known, granted)).collect()
                 };
-                let access = *random.of(&[None, None, Some(Access::Read), Some(Access::Write)]);
-                let phase = *random.of(&[None, None, None, Some(Phase::Planner)]);
+                let access = *random.pick(&[None, None, Some(Access::Read), Some(Access::Write)]);
+                let phase = *random.pick(&[None, None, None, Some(Phase::Planner)]);
                 set.push(Rule { allows, tools, paths, access, phase });
             }
             if set.iter().any(|rule| rule.allows) && random.one_in(2) {
@@ -168,7 +168,7 @@ impl Rules {
         for tool in TOOLS.into_iter().filter(|tool| *tool != "bash") {
             if random.one_in(2) {
                 let list =
-                    (0..1 + random.below(2)).map(|_| (pattern(random, known, granted), *random.of(&["allow", "ask", "ask", "deny"])));
+                    (0..1 + random.below(2)).map(|_| (pattern(random, known, granted), *random.pick(&["allow", "ask", "ask", "deny"])));
                 rules.permissions.insert(tool, list.collect());
             }
         }
@@ -315,10 +315,10 @@ impl Trial<'_> {
         let is_folder = |(path, thing): (&'_ PathBuf, &Thing)| (*thing == Thing::Folder).then(|| path.clone());
         let folders: Vec<PathBuf> = self.before.iter().filter_map(is_folder).collect();
         if !folders.is_empty() && random.one_in(2) {
-            return random.of(&folders).display().to_string();
+            return random.pick(&folders).display().to_string();
         }
         let known: Vec<&PathBuf> = self.before.keys().collect();
-        let path = if known.is_empty() || random.one_in(8) { PathBuf::from(random.of(&FOLDERS)) } else { (*random.of(&known)).clone() };
+        let path = if known.is_empty() || random.one_in(8) { PathBuf::from(random.pick(&FOLDERS)) } else { (*random.pick(&known)).clone() };
         match random.below(4) {
             0 => self.at(&path).display().to_string(),
             1 => format!("./{}", path.display()),
@@ -327,7 +327,7 @@ impl Trial<'_> {
     }
 
     fn arguments(&self, random: &mut Random, tool: &str) -> Value {
-        let new = |random: &mut Random| format!("{}/{}", self.named(random), random.of(&["new", "a", "x.txt", "deep/er"]));
+        let new = |random: &mut Random| format!("{}/{}", self.named(random), random.pick(&["new", "a", "x.txt", "deep/er"]));
         match tool {
             "read" => json!({ "path": self.named(random) }),
             "write" => json!({ "path": if random.one_in(2) { new(random) } else { self.named(random) }, "content": "written\n" }),
@@ -359,7 +359,7 @@ impl Trial<'_> {
             _ => {
                 let (one, other) = (self.named(random), self.named(random));
                 let reading = "find -L . -type f; find . -type f -exec cat {} +; cat */* link* 2>/dev/null";
-                json!({ "command": *random.of(&[
+                json!({ "command": *random.pick(&[
                     format!("{reading}; true"),
                     format!("{reading}; for f in $(find . -type f); do echo edited >> $f; done; true"),
                     format!("mv {one} {other}.m; {reading}; mkdir -p n && cp -r {one} n/; {reading}"),
@@ -511,9 +511,9 @@ async fn try_all(seed: u64, cases: u64) {
         let loaded = config::load(&folders, &Inputs { variables, ..Inputs::default() });
         let loaded = loaded.unwrap_or_else(|error| panic!("BERTH_SEED={seed} {error}\n{}", rules.in_toml()));
         scene.host.reload_rules(&loaded).expect("they are right");
-        let phase = *random.of(&[None, Some(Phase::Planner)]);
+        let phase = *random.pick(&[None, Some(Phase::Planner)]);
         // A command takes longer than all others.
-        let tool = if random.one_in(8) { "bash" } else { random.of(&TOOLS[..TOOLS.len() - 1]) };
+        let tool = if random.one_in(8) { "bash" } else { random.pick(&TOOLS[..TOOLS.len() - 1]) };
         let trial = Trial { scene: &scene, seed, rules, before, phase };
         trial.call(random, tool, tallies.entry(tool).or_default()).await;
     }

@@ -60,7 +60,7 @@ fn as_an_ordinary_user(settings: &[&str], command: &str) -> Option<(Cli, Ended)>
         berth.uid(NOBODY).gid(NOBODY);
     }
     match berth.output() {
-        Ok(output) => Some((cli, Ended::of(output))),
+        Ok(output) => Some((cli, Ended::from_output(output))),
         Err(_) => {
             not_tried("a target folder that every user may read");
             None

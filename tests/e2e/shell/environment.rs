@@ -21,7 +21,7 @@ fn environment(cli: &Cli, settings: &[&str]) -> String {
     }
     let mut command: Command = cli.command(&line);
     command.envs(PLANTED).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").env("TZ", "UTC");
-    Ended::of(command.output().expect("berth starts")).ends(0).stdout
+    Ended::from_output(command.output().expect("berth starts")).ends(0).stdout
 }
 
 #[test]

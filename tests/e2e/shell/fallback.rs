@@ -19,7 +19,7 @@ fn without_namespaces(cli: &Cli, line: &[&str]) -> Option<Ended> {
         not_tried("unshare");
         return None;
     }
-    Some(Ended::of(command.output().expect("it starts")))
+    Some(Ended::from_output(command.output().expect("it starts")))
 }
 
 fn line<'l>(sandbox: &'l str, command: &'l str) -> [&'l str; 11] {

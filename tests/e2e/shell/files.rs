@@ -190,7 +190,7 @@ fn nothing_that_is_open_is_handed_down() {
     shell.args(["-c", "exec 7<\"$0\" 8>>\"$0\" 9</; shift 0; exec \"$@\""]).arg(&outside);
     shell.arg(berth.get_program()).args(berth.get_args()).env_clear().current_dir(cli.work()).stdin(Stdio::null());
     shell.envs(berth.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", "/usr/bin:/bin");
-    let ended = Ended::of(shell.output().expect("it starts"));
+    let ended = Ended::from_output(shell.output().expect("it starts"));
     assert!(ended.stdout.contains("/proc/self/fd") || ended.stdout.contains("Bad file descriptor"), "it ran: {}", ended.stdout);
     assert!(!ended.stdout.contains("the secret"), "{}", ended.stdout);
     assert_eq!(fs::read_to_string(outside).expect("it is there"), "the secret");

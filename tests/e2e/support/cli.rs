@@ -46,7 +46,7 @@ impl Cli {
 
     #[track_caller]
     pub(crate) fn run(&self, line: &[&str]) -> Ended {
-        Ended::of(self.command(line).output().expect("berth starts"))
+        Ended::from_output(self.command(line).output().expect("berth starts"))
     }
 
     /// The same at a terminal, where somebody answers each question with a line of `input`, and the input ends where more is asked.
@@ -89,7 +89,7 @@ impl Cli {
             }
         }
         let ended = child.wait_with_output().expect("it ends");
-        Some(Ended::of(Output { stdout: shown, ..ended }))
+        Some(Ended::from_output(Output { stdout: shown, ..ended }))
     }
 
     /// The user's configuration.
@@ -105,7 +105,7 @@ fn quoted(line: &[&str]) -> String {
 }
 
 impl Ended {
-    pub(crate) fn of(output: Output) -> Self {
+    pub(crate) fn from_output(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("berth prints UTF-8");
         let code = output.status.code().expect("berth is not killed");
         let ended = Self { code, stdout: text(output.stdout), stderr: text(output.stderr) };

@@ -90,7 +90,7 @@ impl Component {
     }
 
     fn text(&self) -> String {
-        let mut image = Image::of(&self.offers);
+        let mut image = Image::from_offers(&self.offers);
         let answer = image.answer(self.answer);
         let mut data = String::with_capacity(image.bytes.len() * 3);
         for byte in &image.bytes {
@@ -202,7 +202,7 @@ struct Image {
 }
 
 impl Image {
-    fn of(offers: &[Offer]) -> Self {
+    fn from_offers(offers: &[Offer]) -> Self {
         let mut image = Self { bytes: vec![0; 16 + offers.len() * DEFINITION], texts: Default::default() };
         // The result: no error, and the list.
         image.put(8, BASE + 16);

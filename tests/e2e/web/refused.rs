@@ -12,7 +12,7 @@ async fn fetch(web: &Web, url: impl Into<String>) -> Answer {
 }
 
 #[track_caller]
-fn says(answer: &Answer, category: Category, code: &str, words: &str) {
+fn assert_failed(answer: &Answer, category: Category, code: &str, words: &str) {
     let told: &Failure = failure(answer, category, Some(code));
     assert!(told.message.contains(words), "{words:?} is not in {told:?}");
 }
@@ -43,17 +43,22 @@ fn who_is_not_reached_is_told_by_what_went_wrong() {
         let at = |server: &Server| format!("http://{}/", server.address);
         let gone_at = at(&gone);
         drop(gone);
-        says(&fetch(&web, gone_at).await, Category::NetworkError, "connection", "refuses connections");
-        says(&fetch(&web, "https://nowhere.example.com/").await, Category::NetworkError, "dns", "no address");
+        assert_failed(&fetch(&web, gone_at).await, Category::NetworkError, "connection", "refuses connections");
+        assert_failed(&fetch(&web, "https://nowhere.example.com/").await, Category::NetworkError, "dns", "no address");
         for server in [&silent, &halting] {
             let answer = fetch(&web, at(server)).await;
-            says(&answer, Category::Timeout, "timed-out", "its answer took too long (`timeout` in [tools.web] lets a request take 1 s)");
+            assert_failed(
+                &answer,
+                Category::Timeout,
+                "timed-out",
+                "its answer took too long (`timeout` in [tools.web] lets a request take 1 s)",
+            );
         }
         let bounded = Web::new(&[&silent], &["tools.limits.request_secs=1"]).await;
         let answer = fetch(&bounded, at(&silent)).await;
-        says(&answer, Category::Timeout, "timed-out", "`request_secs` in [tools.limits] lets a request take 1 s");
-        says(&fetch(&web, at(&broken)).await, Category::PermanentFailure, "malformed-answer", "breaks the protocol");
-        says(&fetch(&web, at(&short)).await, Category::NetworkError, "connection", "too early");
+        assert_failed(&answer, Category::Timeout, "timed-out", "`request_secs` in [tools.limits] lets a request take 1 s");
+        assert_failed(&fetch(&web, at(&broken)).await, Category::PermanentFailure, "malformed-answer", "breaks the protocol");
+        assert_failed(&fetch(&web, at(&short)).await, Category::NetworkError, "connection", "too early");
         for (url, words) in [
             ("example.com/page", "https://"),
             ("ftp://example.com/", "only https and http"),
@@ -81,7 +86,7 @@ fn who_can_t_prove_who_it_is_is_not_believed() {
         let at = |name: &str, server: &Server| format!("https://{name}:{}/", server.port());
         for (name, server) in [("site.example.com", &strange), ("other.example.com", &good), ("127.0.0.1", &good)] {
             let answer = fetch(&web, at(name, server)).await;
-            says(&answer, Category::PermanentFailure, "tls", "certificate doesn't prove");
+            assert_failed(&answer, Category::PermanentFailure, "tls", "certificate doesn't prove");
             assert!(server.asked().is_empty(), "{name}");
         }
         assert!(fetch(&web, at("site.example.com", &plain)).await.outcome.is_err());
@@ -179,10 +184,10 @@ fn a_redirect_leads_nowhere_that_a_call_may_not_go() {
         let nobody = Web::new(&[&site, &other], &nobody).await;
         assert_eq!(remedy(&fetch(&nobody, at("/other")).await, "allowed_domains, which doesn't name this host"), listed);
         assert!(remedy(&fetch(&web, at("/denied")).await, "denied_domains").contains("denied.example.com"));
-        says(&fetch(&web, at("/plain")).await, Category::PermanentFailure, "redirect", "from https to http://site.example.com/");
-        says(&fetch(&web, at("/file")).await, Category::PermanentFailure, "redirect", "only http and https");
+        assert_failed(&fetch(&web, at("/plain")).await, Category::PermanentFailure, "redirect", "from https to http://site.example.com/");
+        assert_failed(&fetch(&web, at("/file")).await, Category::PermanentFailure, "redirect", "only http and https");
         let named = fetch(&web, at("/named")).await;
-        says(&named, Category::PermanentFailure, "redirect", "user name or a password");
+        assert_failed(&named, Category::PermanentFailure, "redirect", "user name or a password");
         assert!(!format!("{named:?}").contains("secret"), "{named:?}");
         assert_eq!((inner.connections(), other.connections()), (0, 0));
     });

@@ -14,7 +14,7 @@ use berth_config::{BUILT_IN_FILTERS, FilterRules};
 
 /// The built-in filters, and the operator's rules as they were when they were looked at last.
 #[derive(Clone)]
-pub(super) struct Ruled {
+pub(super) struct BuiltInFilters {
     builtin: Builtin,
     seen: FilterRules,
 }
@@ -49,13 +49,13 @@ impl Plugins {
             }
             (loaded, _) => loaded?,
         };
-        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ruled { builtin: *builtin, seen });
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(BuiltInFilters { builtin: *builtin, seen });
         Ok(plugin)
     }
 
     /// Looks whether the operator's rules have changed, and has answers filtered by the new ones. Rules that can't be read change nothing.
     pub(super) async fn look_at_rules(&self) {
-        let Some(Ruled { builtin, seen }) = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+        let Some(BuiltInFilters { builtin, seen }) = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
         let Ok(now) = self.rules().await else { return };
         if now == seen {
             return;
@@ -64,7 +64,7 @@ impl Plugins {
             Ok(text) => self.filters_with(&builtin, text).await.map_err(|error| error.to_string()),
             Err(reason) => Err(reason),
         };
-        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ruled { builtin, seen: now });
+        *self.filters.lock().unwrap_or_else(PoisonError::into_inner) = Some(BuiltInFilters { builtin, seen: now });
         let served = changed.and_then(|plugin| {
             let mut slots = self.slots();
             let slot = slots.iter_mut().find(|slot| slot.name == BUILT_IN_FILTERS);
@@ -78,7 +78,7 @@ impl Plugins {
 
     /// Where the operator's rules for filters stand, and what is wrong with them.
     pub fn filter_rules(&self) -> Option<FilterRulesState> {
-        let Ruled { seen, .. } = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let BuiltInFilters { seen, .. } = self.filters.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let slots = self.slots();
         let running = slots.iter().find(|slot| slot.name == BUILT_IN_FILTERS).and_then(|slot| slot.running.as_ref());
         let problems = running.map_or_else(Vec::new, |running| running.plugin.filter_problems().to_vec());

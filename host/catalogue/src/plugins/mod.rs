@@ -3,9 +3,9 @@
 //! A version is loaded aside, whole; then a new catalogue takes the place of the old one. A call takes the catalogue once and goes on with
 //! what it found there, so it runs on the version that it was checked against. A version that fails leaves everything as it was.
 
+mod advisor;
 mod approvals;
 pub mod control;
-mod counsel;
 mod filters;
 mod folder;
 mod inspection;
@@ -24,8 +24,8 @@ use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
 
+pub use advisor::CommandGate;
 pub use approvals::{Approvals, ApprovedPlugin};
-pub use counsel::CommandGate;
 pub use filters::FilterRulesState;
 pub use inspection::{Change, Difference, PluginInspection, ToolChange};
 pub use policies::{Policies, compiled_folder, most_memory, runtime_config};
@@ -57,11 +57,11 @@ pub struct Plugins {
     /// Whether somebody looks again when files change.
     watched: bool,
     /// The built-in filters and the operator's rules that they were loaded with.
-    filters: Mutex<Option<filters::Ruled>>,
+    filters: Mutex<Option<filters::BuiltInFilters>>,
 }
 
 /// What there is to load for a name.
-struct Found {
+struct FoundComponent {
     name: String,
     place: Place,
     file: Result<(File, Stamp), String>,
@@ -167,12 +167,12 @@ impl Plugins {
     }
 
     /// Every plugin that the configuration or the folder has a file for.
-    fn found(&self) -> Vec<Found> {
+    fn found(&self) -> Vec<FoundComponent> {
         let named = self.policies.named().into_iter().map(|(name, path)| {
             let file = folder::open_named(&path, self.policies.config.reload(&name) == Reload::Trust);
-            Found { name, place: Place::Named(path), file }
+            FoundComponent { name, place: Place::Named(path), file }
         });
-        let mut all: Vec<Found> = named.collect();
+        let mut all: Vec<FoundComponent> = named.collect();
         let path = self.policies.folder();
         let in_folder = match PluginFolder::open(&path) {
             Ok(Some(folder)) => folder.names().map(|names| (folder, names)),
@@ -187,7 +187,7 @@ impl Plugins {
                         continue;
                     }
                     let (file, path) = (folder.open_plugin(&name), folder.path_of(&name));
-                    all.push(Found { name, place: Place::Folder(path), file });
+                    all.push(FoundComponent { name, place: Place::Folder(path), file });
                 }
             }
             Err(reason) => tracing::warn!("no plugin is loaded from {}: {reason}", path.display()),
@@ -196,7 +196,7 @@ impl Plugins {
     }
 
     /// Takes plugins out whose files are gone.
-    fn drop_missing(&self, found: &[Found]) {
+    fn drop_missing(&self, found: &[FoundComponent]) {
         let mut slots = self.slots();
         let before = slots.len();
         slots.retain(|slot| match slot.place {
@@ -212,8 +212,8 @@ impl Plugins {
     }
 
     /// Looks at one file and makes of it what it should be. Says whether it may still be half written.
-    async fn bring_in(self: &Arc<Self>, found: Found, approved: &BTreeMap<String, ApprovedPlugin>, again: bool) -> bool {
-        let Found { name, place, file } = found;
+    async fn bring_in(self: &Arc<Self>, found: FoundComponent, approved: &BTreeMap<String, ApprovedPlugin>, again: bool) -> bool {
+        let FoundComponent { name, place, file } = found;
         let stamp = file.as_ref().ok().map(|(_, stamp)| *stamp);
         let approved = approved.get(&name);
         if let Some(slot) = self.slots().iter().find(|slot| slot.name == name) {

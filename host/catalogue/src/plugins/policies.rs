@@ -10,7 +10,7 @@ use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig}
 use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
-use super::counsel::{CommandGate, Counsel};
+use super::advisor::{CommandGate, PluginAdvisor};
 use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 
 const MIB: u64 = 1 << 20;
@@ -115,7 +115,7 @@ impl Policies {
     fn processes(&self, grants: ProcessGrants) -> Result<Arc<ProcessPolicy>, HostError> {
         let ProcessGrants { files, also, also_hidden, sockets, programs, shell, network, sandbox, limits, environment, home, advice } =
             grants;
-        let counsel = Counsel { gate: Arc::clone(&self.gate), advisor: advice };
+        let counsel = PluginAdvisor { gate: Arc::clone(&self.gate), advisor: advice };
         let places = Places {
             grants: Arc::new(self.opened(files)?),
             also,
@@ -133,7 +133,7 @@ impl Policies {
             network: network == NetworkGrant::Allow,
             places,
             environment,
-            counsel: Box::new(counsel),
+            advisor: Box::new(counsel),
         }))
     }
 

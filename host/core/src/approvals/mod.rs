@@ -27,7 +27,7 @@ const MAX_OF_SESSION: usize = 16;
 /// Asks for a host.
 #[derive(Debug)]
 pub(crate) struct ApprovalDesk {
-    pub(crate) places: Places,
+    pub(crate) places: QuestionPlaces,
     /// Berth's own folders.
     pub(crate) folders: Folders,
     /// What the rules are made of at the moment.
@@ -36,7 +36,7 @@ pub(crate) struct ApprovalDesk {
 
 impl ApprovalDesk {
     pub(crate) fn new(folders: Folders, config: Loaded) -> Self {
-        Self { places: Places::default(), folders, config: RwLock::new(Arc::new(config)) }
+        Self { places: QuestionPlaces::default(), folders, config: RwLock::new(Arc::new(config)) }
     }
 
     /// Tells that the rules are made of something else from now on.
@@ -51,16 +51,16 @@ impl ApprovalDesk {
 
 /// The questions that wait: how many of each session.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<HashMap<String, usize>>);
+pub(crate) struct QuestionPlaces(Mutex<HashMap<String, usize>>);
 
 /// A question's place, as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Place<'p> {
-    places: &'p Places,
+    places: &'p QuestionPlaces,
     session: String,
 }
 
-impl Places {
+impl QuestionPlaces {
     /// A place for a question of a session, or why there is none.
     pub(crate) fn take(&self, session: &str) -> Result<Place<'_>, String> {
         let mut open = self.open();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn no_session_takes_the_places_of_the_others() {
-        let places = Places::default();
+        let places = QuestionPlaces::default();
         let of = |session: &str, count: usize| (0..count).map(|_| places.take(session).expect("it is free")).collect::<Vec<_>>();
         let mut taken = of("a", MAX_OF_SESSION);
         let why = places.take("a").expect_err("it has as many as it may");

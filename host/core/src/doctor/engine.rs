@@ -1,4 +1,4 @@
-use berth_runtime::{Builtin, Examined, RuntimeConfig, examine};
+use berth_runtime::{Builtin, EngineExamination, RuntimeConfig, examine};
 use berth_system::machine;
 
 use super::Finding;
@@ -17,7 +17,7 @@ pub(super) fn findings(config: RuntimeConfig, builtins: &[Builtin]) -> Vec<Findi
     findings
 }
 
-fn pool(examined: &Examined) -> Finding {
+fn pool(examined: &EngineExamination) -> Finding {
     let name = "memory pool";
     let calls = examined.places;
     match &examined.no_pool {
@@ -38,7 +38,7 @@ fn address_space_fix() -> &'static str {
     }
 }
 
-fn teardown(examined: &Examined) -> Finding {
+fn teardown(examined: &EngineExamination) -> Finding {
     let found = if examined.finds_touched_memory {
         "quick: the kernel tells what a call touched (PAGEMAP_SCAN)"
     } else {
@@ -47,7 +47,7 @@ fn teardown(examined: &Examined) -> Finding {
     Finding::ok("clearing up", found)
 }
 
-fn processor(examined: &Examined) -> Finding {
+fn processor(examined: &EngineExamination) -> Finding {
     let name = "processor";
     if examined.missing_features.is_empty() {
         return Finding::ok(name, format!("{}; code that was compiled ahead fits", std::env::consts::ARCH));
@@ -56,7 +56,7 @@ fn processor(examined: &Examined) -> Finding {
     Finding::warning(name, found, "a processor, or a virtual machine's model of one, of x86-64-v2 (`-cpu host`)")
 }
 
-fn ahead(examined: &Examined) -> impl Iterator<Item = Finding> {
+fn ahead(examined: &EngineExamination) -> impl Iterator<Item = Finding> {
     examined.builtins.iter().map(|(plugin, ahead)| {
         let name = format!("built-in `{plugin}`");
         match ahead {
@@ -66,7 +66,7 @@ fn ahead(examined: &Examined) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn helper(examined: &Examined) -> Finding {
+fn helper(examined: &EngineExamination) -> Finding {
     let name = "compiling";
     match &examined.compiled {
         Ok(time) => Finding::ok(name, format!("a component in a confined process, in {} ms", time.as_millis())),
@@ -77,7 +77,7 @@ fn helper(examined: &Examined) -> Finding {
     }
 }
 
-fn cached(examined: &Examined) -> Option<Finding> {
+fn cached(examined: &EngineExamination) -> Option<Finding> {
     let name = "compiled code";
     Some(match examined.cached.as_ref()? {
         Ok(()) => Finding::ok(name, "kept in the cache, and mapped from it"),

@@ -87,15 +87,15 @@ impl WasiHttpHooks for Hooks {
         let timeouts = Timeouts { first_byte: options.first_byte_timeout, between_bytes: options.between_bytes_timeout };
         Box::new(async move {
             let Some(requests) = requests else { return Err(wasmtime_wasi_http::Error::HttpRequestDenied) };
-            let response = requests.send(request, timeouts).await.map_err(told)?;
+            let response = requests.send(request, timeouts).await.map_err(error_for_guest)?;
             let nothing: BesideIt = Box::new(async { Ok(()) });
-            Ok((response.map(|body| body.map_err(told).boxed_unsync()), nothing))
+            Ok((response.map(|body| body.map_err(error_for_guest).boxed_unsync()), nothing))
         })
     }
 }
 
 /// What a guest is told. Which rule refused a request, the host remembers.
-fn told(error: Error) -> wasmtime_wasi_http::Error {
+fn error_for_guest(error: Error) -> wasmtime_wasi_http::Error {
     use wasmtime_wasi_http::Error as Told;
     match error {
         Error::Refused(_) => Told::HttpRequestDenied,

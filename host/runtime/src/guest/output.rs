@@ -11,10 +11,10 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 /// Keeps the first bytes of a stream and counts the rest.
 #[derive(Clone, Debug)]
-pub(crate) struct Capture(Arc<Mutex<Kept>>);
+pub(crate) struct Capture(Arc<Mutex<CapturedOutput>>);
 
 #[derive(Debug)]
-struct Kept {
+struct CapturedOutput {
     bytes: Vec<u8>,
     bound: usize,
     dropped: u64,
@@ -22,7 +22,7 @@ struct Kept {
 
 impl Capture {
     pub(crate) fn new(bound: usize) -> Self {
-        Self(Arc::new(Mutex::new(Kept { bytes: Vec::new(), bound, dropped: 0 })))
+        Self(Arc::new(Mutex::new(CapturedOutput { bytes: Vec::new(), bound, dropped: 0 })))
     }
 
     /// What was kept, as text, with a note of what was dropped. Empty where nothing was printed.

@@ -14,7 +14,7 @@ use wasmtime::component::Resource;
 
 use crate::guest::bindings::berth::host::process as wit;
 use crate::guest::state::{CallState, Processes};
-use crate::policy::Failed;
+use crate::policy::FailedCommand;
 
 /// Bytes that are kept of each output, and that are read from a guest for a standard input.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -182,8 +182,8 @@ impl CallState {
                 let (stdout, stderr) = (tail(stdout), tail(stderr));
                 let path_rules = processes.path_rules.as_deref();
                 let network = processes.reaches_network();
-                let failed = Failed { code: finished.code, stdout: &stdout, stderr: &stderr, network, path_rules };
-                notices.extend(processes.policy.counsel.advice(&failed));
+                let failed = FailedCommand { code: finished.code, stdout: &stdout, stderr: &stderr, network, path_rules };
+                notices.extend(processes.policy.advisor.advice(&failed));
             }
         }
         if !missing.is_empty() {
@@ -269,7 +269,7 @@ impl Processes {
             return Err(Refused::denied(format!("run {shown}"), "programs, which has no match", place.text.clone(), remedy.into_owned()));
         }
         // Whatever is granted, and however it is written there.
-        if let Some(denial) = self.policy.counsel.blocked(&line) {
+        if let Some(denial) = self.policy.advisor.blocked(&line) {
             return Err(Refused::Denied(Box::new(denial)));
         }
         Ok(words)
@@ -428,7 +428,7 @@ impl wit::HostChild for &mut CallState {
         let Child { child, teller, .. } = self.table().get_mut(&this)?;
         child.wait_for_end(&mut |bytes| teller.see(bytes));
         teller.tell(true);
-        self.told(&this)
+        self.finished_child(&this)
             .map(|finished| finished.unwrap_or(wit::Finished { exit_code: None, ending: wit::Ending::Cancelled, notices: Vec::new() }))
     }
 
@@ -438,7 +438,7 @@ impl wit::HostChild for &mut CallState {
     }
 
     fn finished(&mut self, this: Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
-        self.told(&this)
+        self.finished_child(&this)
     }
 
     fn drop(&mut self, this: Resource<Child>) -> wasmtime::Result<()> {
@@ -449,7 +449,7 @@ impl wit::HostChild for &mut CallState {
 
 impl CallState {
     /// What became of a child, where it is over. What it wrote has been taken, so nothing is known that could help.
-    fn told(&mut self, this: &Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
+    fn finished_child(&mut self, this: &Resource<Child>) -> wasmtime::Result<Option<wit::Finished>> {
         let child = &self.table().get(this)?.child;
         let missing = child.missing().to_vec();
         let Some(finished) = child.finished().cloned() else { return Ok(None) };

@@ -89,7 +89,7 @@ impl Serving {
     pub(crate) fn raw(&self, bytes: &[u8]) -> Answering {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("the server reads");
-        Answering::of(stream)
+        Answering::new(stream)
     }
 
     /// The bytes of a request, with these lines in its head beside those that every client sends, or in their place.
@@ -204,7 +204,7 @@ pub(crate) struct Answered {
 
 impl Answering {
     /// What a connection is answered.
-    pub(crate) fn of(stream: Box<dyn Stream>) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
         // A connection that is cut answers nothing, which has no status.

@@ -328,7 +328,7 @@ fn a_server_that_is_told_to_end_lets_calls_end_for_a_while_and_then_ends_them() 
     assert_eq!(serving.ends(), 0);
     let looping = calls(&cli).into_iter().find(|record| record["kind"] == "outcome" && record["tool"] == "hostile__loop_forever");
     assert_eq!(looping.expect("its end is recorded")["result"], "cancelled");
-    let answered = client::Answering::of(call).whole();
+    let answered = client::Answering::new(call).whole();
     assert_eq!((answered.status, &answered.message()["result"]["isError"]), (200, &json!(true)), "its client hears of it: {answered:?}");
 }
 

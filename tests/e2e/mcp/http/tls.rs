@@ -40,7 +40,7 @@ fn a_certificate_is_all_that_tls_takes_and_nobody_speaks_without_it() {
     };
     let mut roots = RootCertStore::empty();
     roots.add(cert.der().clone()).expect("is taken");
-    let mut answer = Answering::of(Box::new(connect(roots).expect("the server reads")));
+    let mut answer = Answering::new(Box::new(connect(roots).expect("the server reads")));
     assert!(text(&answer.message()["result"]).contains("second"));
     assert!(connect(RootCertStore::empty()).is_err(), "it is that certificate");
     assert_eq!(serving.ends(), 0);

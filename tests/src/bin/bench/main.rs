@@ -117,7 +117,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         rows.iter_mut().for_each(Row::keep_median);
     }
     match before {
-        Some(before) => Ok(told(&compare::compare(&before, rows, compare::runs))),
+        Some(before) => Ok(report(&compare::compare(&before, rows, compare::runs))),
         None if missed => Ok(ExitCode::FAILURE),
         None => Ok(ExitCode::SUCCESS),
     }
@@ -150,11 +150,11 @@ fn in_turn(mut before: Program, groups: &[&Group], runs: usize, setting: &Settin
             second.run(group.names[0], &setting.scratch, machine)?;
         }
     }
-    Ok(told(&compare::compare(&before.rows, now.rows, compare::pairs)))
+    Ok(report(&compare::compare(&before.rows, now.rows, compare::pairs)))
 }
 
 /// Prints what has become of the rows.
-fn told((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitCode {
+fn report((compared, left_out): &(Vec<compare::Compared>, Vec<String>)) -> ExitCode {
     println!("\n{}", compare::show(compared));
     left_out.iter().for_each(|what| println!("not compared, since not each run of both has a figure: {what}"));
     let worse = compared.iter().any(|row| row.verdict() == compare::Verdict::Worse);

@@ -37,7 +37,7 @@ impl types::Host for FilesView<'_> {
 // Everything that takes a path.
 impl FilesView<'_> {
     fn at<T>(&mut self, result: Result<T, FileError>) -> FsResult<T> {
-        result.map_err(|error| self.files.told(error))
+        result.map_err(|error| self.files.error_for_guest(error))
     }
 }
 

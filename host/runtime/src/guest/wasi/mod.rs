@@ -124,7 +124,7 @@ impl Files {
     }
 
     /// Turns what the path layer says into what the guest is told, and remembers a denial.
-    fn told(&mut self, error: FileError) -> FsError {
+    fn error_for_guest(&mut self, error: FileError) -> FsError {
         match error {
             FileError::Denied(denial) => {
                 self.denials.remember(denial);

@@ -60,7 +60,7 @@ fn measure_calls(place: &Place, on: &str) -> Result<Vec<Row>, String> {
     for (tool, (servers, left_out), targets) in tools {
         let measured = in_turn(&servers)?;
         let [median_of, worst_of, many_of] = targets;
-        let (ours, node) = (of(&measured, BERTH), of(&measured, NODE));
+        let (ours, node) = (find(&measured, BERTH), find(&measured, NODE));
         let row = |what: &str, unit_of: &dyn Fn(&Measured) -> String, samples: Vec<f64>, target| Row {
             name: "mcp",
             what: format!("{tool} over MCP, {on}, {what}"),
@@ -128,7 +128,7 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
     let memory: Vec<(&str, Vec<f64>)> = servers.iter().map(|server| server.name).zip(memory).collect();
     let memory_of = |name: &str| memory.iter().find(|(of, _)| *of == name).map(|(_, memory)| memory);
     let start = |measured: &Measured| show_time(median(measured.p50.clone()));
-    let both = of(&started, BERTH).zip(of(&started, NODE));
+    let both = find(&started, BERTH).zip(find(&started, NODE));
     let others = memory.iter().filter(|(name, _)| *name != BERTH).map(|(name, mib)| format!("{name} {:.1} MiB", median_ratio(mib.clone())));
     Ok(vec![
         Row {
@@ -137,7 +137,7 @@ fn measure_process(place: &Place) -> Result<Vec<Row>, String> {
             samples: both.map(|(ours, node)| in_ratios(&ours.p50, &node.p50)).unwrap_or_default(),
             unit: Unit::Ratio,
             target: Target::AtMost(1.0 / 25.0),
-            ours: of(&started, BERTH).map(start).unwrap_or_default(),
+            ours: find(&started, BERTH).map(start).unwrap_or_default(),
             rival: against(&started, &start, left_out.as_deref()),
         },
         Row {
@@ -193,7 +193,7 @@ fn on_one_core<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     Ok(done)
 }
 
-fn of<'a>(measured: &'a [Measured], name: &str) -> Option<&'a Measured> {
+fn find<'a>(measured: &'a [Measured], name: &str) -> Option<&'a Measured> {
     measured.iter().find(|measured| measured.name == name)
 }
 

@@ -63,15 +63,19 @@ impl Place {
     pub(crate) fn echoing(&self) -> (Vec<Server>, Option<String>) {
         let call = |tool: &str, argument: &str| json!({ "name": tool, "arguments": { argument: SAID } }).to_string();
         let berth = self.berth(&["bench"], call("bench__echo", "text"), SAID);
-        let floor =
-            Server { name: FLOOR, arguments: vec!["--echo-lines".to_owned()], answer: String::new(), ..self.of(&self.bench, &berth.call) };
+        let floor = Server {
+            name: FLOOR,
+            arguments: vec!["--echo-lines".to_owned()],
+            answer: String::new(),
+            ..self.server(&self.bench, &berth.call)
+        };
         let node = self.node("server-everything", &["stdio"], call("echo", "message"), SAID);
         let program = self.clients().join("python/bin/python");
         let script = self.repository.join("tests/clients/python/echo_server.py");
         let python = program.is_file().then(|| Server {
             name: PYTHON,
             arguments: vec![script.display().to_string()],
-            ..self.of(&program, &call("echo", "message"))
+            ..self.server(&program, &call("echo", "message"))
         });
         left_out([Some(berth), node, python, Some(floor)])
     }
@@ -101,7 +105,7 @@ impl Place {
         for plugin in plugins {
             arguments.extend(["--plugin".to_owned(), self.repository.join(format!("target/plugins/{plugin}.wasm")).display().to_string()]);
         }
-        Server { name: BERTH, arguments, home: Some(self.home.clone()), answer: answer.to_owned(), ..self.of(&self.berth, &call) }
+        Server { name: BERTH, arguments, home: Some(self.home.clone()), answer: answer.to_owned(), ..self.server(&self.berth, &call) }
     }
 
     fn node(&self, package: &str, arguments: &[&str], call: String, answer: &str) -> Option<Server> {
@@ -109,10 +113,10 @@ impl Place {
         let program = find_program("node").filter(|_| script.is_file())?;
         let script = script.display().to_string();
         let arguments = [script.as_str()].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
-        Some(Server { name: NODE, arguments, answer: answer.to_owned(), ..self.of(&program, &call) })
+        Some(Server { name: NODE, arguments, answer: answer.to_owned(), ..self.server(&program, &call) })
     }
 
-    fn of(&self, program: &Path, call: &str) -> Server {
+    fn server(&self, program: &Path, call: &str) -> Server {
         Server {
             name: "",
             program: program.to_owned(),

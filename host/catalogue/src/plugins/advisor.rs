@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_contract::Denial;
 use berth_policy::Decision;
-use berth_runtime::Failed;
+use berth_runtime::FailedCommand;
 
 use berth_config::{Advisor, CommandEnd};
 
@@ -15,20 +15,20 @@ pub trait CommandGate: Send + Sync {
 }
 
 /// Asks whoever decides on calls, and whoever knows what the sandbox holds.
-pub(super) struct Counsel {
+pub(super) struct PluginAdvisor {
     pub(super) gate: Arc<dyn CommandGate>,
     pub(super) advisor: Advisor,
 }
 
-impl berth_runtime::Counsel for Counsel {
+impl berth_runtime::CommandAdvisor for PluginAdvisor {
     fn blocked(&self, line: &str) -> Option<Denial> {
         // What asks where a person could be asked is refused here: nobody is, in the middle of a call.
         let decision = self.gate.check_command(line)?;
         Some(decision.denial(format!("run {}", berth_contract::text::neutral_line(berth_contract::text::cut(line, 512)))))
     }
 
-    fn advice(&self, failed: &Failed<'_>) -> Vec<String> {
-        let Failed { code, stdout, stderr, network, path_rules } = *failed;
+    fn advice(&self, failed: &FailedCommand<'_>) -> Vec<String> {
+        let FailedCommand { code, stdout, stderr, network, path_rules } = *failed;
         self.advisor.about(&CommandEnd { code, stdout, stderr, network, path_rules })
     }
 }
