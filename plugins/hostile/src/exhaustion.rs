@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 
-use crate::attack::{Arguments, Loot};
-use crate::bindings::berth::host::{call, search};
+use crate::attack::Arguments;
+use hostile_support::Loot;
+use hostile_support::host::{call, search};
 
 pub(crate) fn loop_forever(_: &Arguments) -> Loot {
     let mut turns = 0_u64;

@@ -4,11 +4,12 @@ use std::io::Write;
 
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags};
 
-use crate::attack::{Arguments, Attempts, Failure, Loot, Output, part};
-use crate::bindings::berth::host::{call, log, search};
+use crate::attack::{Arguments, Attempts};
 use crate::exhaustion::scope;
 use crate::handles;
 use crate::outside::open;
+use hostile_support::host::{call, log, search};
+use hostile_support::{Failure, Loot, Output, part};
 
 /// What each flood pours in all, or until it is stopped: 64 MiB.
 const ROUNDS: usize = 1024;
@@ -50,7 +51,7 @@ pub(crate) fn flood_progress(arguments: &Arguments) -> Loot {
 pub(crate) fn flood_emitted_parts(arguments: &Arguments) -> Loot {
     let bucket = "e".repeat(BUCKET);
     let kept = (0..arguments.count).filter(|_| call::emit(&part(&bucket))).count();
-    Err(format!("kept {kept}").as_str().into())
+    Err(format!("kept {kept}").into())
 }
 
 pub(crate) fn emit_and_loop(arguments: &Arguments) -> Loot {
@@ -59,7 +60,7 @@ pub(crate) fn emit_and_loop(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn answer_too_much(arguments: &Arguments) -> Loot {
-    Ok("a".repeat(arguments.size() << 20).as_str().into())
+    Ok("a".repeat(arguments.size() << 20).into())
 }
 
 pub(crate) fn answer_too_many_parts(arguments: &Arguments) -> Loot {
@@ -77,20 +78,20 @@ pub(crate) fn pass_a_huge_string(arguments: &Arguments) -> Loot {
 
 pub(crate) fn pass_many_globs(arguments: &Arguments) -> Loot {
     let globs = (0..arguments.count).map(|number| format!("{{a,b}}*{number}/**/[a-z]?")).collect();
-    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").as_str().into()).map(found)
+    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").into()).map(found)
 }
 
 /// Searches under the ignore files that lie in `path`.
 pub(crate) fn search_under_ignore_files(arguments: &Arguments) -> Loot {
     let scope = search::Scope { ignore_rules: true, ..scope(&arguments.path) };
     let found = search::find(&scope, 10_000).map_err(|error| Failure::from(format!("{error:?}").as_str()))?;
-    Ok(format!("{} unreadable, {} entries", found.skipped.unreadable, found.items.len()).as_str().into())
+    Ok(format!("{} unreadable, {} entries", found.skipped.unreadable, found.items.len()).into())
 }
 
 pub(crate) fn poll_one_thing_often(arguments: &Arguments) -> Loot {
     let never = wasip2::clocks::monotonic_clock::subscribe_duration(0);
     let ready = wasip2::io::poll::poll(&vec![&never; arguments.size()]);
-    Ok(format!("{} are ready", ready.len()).as_str().into())
+    Ok(format!("{} are ready", ready.len()).into())
 }
 
 pub(crate) fn search_with_a_regex_bomb(arguments: &Arguments) -> Loot {
@@ -104,13 +105,13 @@ pub(crate) fn search_with_a_slow_regex(arguments: &Arguments) -> Loot {
 fn grep(root: &str, regex: &str, multiline: bool) -> Loot {
     let pattern = search::Pattern { regex: regex.into(), case_sensitive: true, multiline, before: u32::MAX, after: u32::MAX };
     match search::grep(&scope(root), &pattern, u32::MAX) {
-        Ok(lines) => Ok(format!("{} lines", lines.items.len()).as_str().into()),
-        Err(error) => Err(format!("{error:?}").as_str().into()),
+        Ok(lines) => Ok(format!("{} lines", lines.items.len()).into()),
+        Err(error) => Err(format!("{error:?}").into()),
     }
 }
 
 fn found(entries: search::Entries) -> Output {
-    format!("{} entries", entries.items.len()).as_str().into()
+    format!("{} entries", entries.items.len()).into()
 }
 
 pub(crate) fn ask_for_endless_random(arguments: &Arguments) -> Loot {
@@ -130,7 +131,7 @@ pub(crate) fn read_with_huge_lengths(arguments: &Arguments) -> Loot {
         most = most.max(read.map_err(|error| Failure::from(format!("{error:?}").as_str()))?.len());
     }
     let _ = file.read_via_stream(u64::MAX)?.blocking_skip(u64::MAX);
-    Ok(most.to_string().as_str().into())
+    Ok(most.to_string().into())
 }
 
 pub(crate) fn write_huge_zeroes(arguments: &Arguments) -> Loot {
@@ -154,7 +155,7 @@ pub(crate) fn fill_the_disk(arguments: &Arguments) -> Loot {
     let source = file.read_via_stream(0)?;
     let _ = file.write_via_stream(written)?.splice(&source, u64::MAX);
     let _ = file.set_size(u64::MAX / 4);
-    Err(format!("wrote {written}").as_str().into())
+    Err(format!("wrote {written}").into())
 }
 
 pub(crate) fn blow_up_a_file(arguments: &Arguments) -> Loot {

@@ -2,8 +2,9 @@
 
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
-use crate::attack::{Arguments, Loot};
+use crate::attack::Arguments;
 use crate::outside::{open, spellings};
+use hostile_support::Loot;
 
 /// More than any host should give.
 const MANY: usize = 100_000;
@@ -34,5 +35,5 @@ pub(crate) fn hoard_pollables(_: &Arguments) -> Loot {
 
 fn hoard<T, E>(take: impl Fn() -> Result<T, E>) -> Loot {
     let held: Vec<T> = (0..MANY).map_while(|_| take().ok()).collect();
-    Ok(held.len().to_string().as_str().into())
+    Ok(held.len().to_string().into())
 }

@@ -5,8 +5,9 @@ use std::fs;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
-use crate::attack::{Arguments, Attempts, Loot};
+use crate::attack::{Arguments, Attempts};
 use crate::outside::{open, read_outside, spellings};
+use hostile_support::Loot;
 
 pub(crate) fn follow_a_link_of_its_own(arguments: &Arguments) -> Loot {
     let made = link(arguments);

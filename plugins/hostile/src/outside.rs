@@ -6,10 +6,11 @@ use std::io::Write as _;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 
-use crate::attack::{Arguments, Attempts, Loot};
-use crate::bindings::berth::host::search;
+use crate::attack::{Arguments, Attempts};
 use crate::exhaustion::scope;
 use crate::handles::read_write;
+use hostile_support::Loot;
+use hostile_support::host::search;
 
 /// A path below each granted directory, in every spelling that might name `path`: without what names the directory, and as it is.
 pub(crate) fn spellings(path: &str) -> Vec<(Descriptor, String)> {
@@ -173,7 +174,7 @@ pub(crate) fn write_what_is_open_for_reading(arguments: &Arguments) -> Loot {
 }
 
 pub(crate) fn list_names(arguments: &Arguments) -> Loot {
-    Ok(names(fs::read_dir(&arguments.path)?).as_str().into())
+    Ok(names(fs::read_dir(&arguments.path)?).into())
 }
 
 pub(crate) fn climb_from_a_handle(arguments: &Arguments) -> Loot {
@@ -268,7 +269,7 @@ pub(crate) fn race_renames(arguments: &Arguments) -> Loot {
 /// Fails with how often it could write.
 pub(crate) fn race_writes(arguments: &Arguments) -> Loot {
     let written = (0..arguments.count).filter(|_| fs::write(&arguments.path, &arguments.text).is_ok()).count();
-    Err(format!("expected: {written}").as_str().into())
+    Err(format!("expected: {written}").into())
 }
 
 fn text(bytes: Vec<u8>) -> String {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::attack::{Arguments, Attempts, Loot};
+use crate::attack::{Arguments, Attempts};
 use crate::exhaustion;
 use crate::outside::spellings;
+use hostile_support::Loot;
 
 fn name(number: u64) -> String {
     format!(".berth-{number:016x}.tmp")
@@ -93,5 +94,5 @@ pub(crate) fn hoard_provisional(arguments: &Arguments) -> Loot {
     while count < 10_000 && fs::create_dir(Path::new(&arguments.path).join(name(count))).is_ok() {
         count += 1;
     }
-    Ok(count.to_string().as_str().into())
+    Ok(count.to_string().into())
 }

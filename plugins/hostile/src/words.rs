@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use crate::attack::{Arguments, Body, Category, Content, Failure, Loot, Output, part};
-use crate::bindings::berth::host::{call, log};
+use crate::attack::Arguments;
+use hostile_support::host::{call, log};
+use hostile_support::{Body, Category, Content, Failure, Loot, Output, part};
 
 pub(crate) fn claim_a_category(arguments: &Arguments) -> Loot {
     let category = match arguments.text.as_str() {

@@ -7,7 +7,8 @@ use wasip2::filesystem::preopens::get_directories;
 use wasip2::sockets::network::{IpAddressFamily, IpSocketAddress, Ipv4SocketAddress};
 use wasip2::sockets::{instance_network, ip_name_lookup, tcp_create_socket, udp_create_socket};
 
-use crate::attack::{Arguments, Attempts, Loot};
+use crate::attack::{Arguments, Attempts};
+use hostile_support::Loot;
 
 pub(crate) fn reach_the_network(arguments: &Arguments) -> Loot {
     let mut attempts = Attempts::default();
@@ -44,10 +45,10 @@ pub(crate) fn tell_the_environment(_: &Arguments) -> Loot {
     let mut input = String::new();
     std::io::stdin().read_to_string(&mut input)?;
     known.extend((!input.is_empty()).then_some(input));
-    if known.is_empty() { Err("there is nothing".into()) } else { Ok(known.join("\n").as_str().into()) }
+    if known.is_empty() { Err("there is nothing".into()) } else { Ok(known.join("\n").into()) }
 }
 
 pub(crate) fn tell_the_grants(_: &Arguments) -> Loot {
     let names: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();
-    if names.is_empty() { Err("there are none".into()) } else { Ok(names.join("\n").as_str().into()) }
+    if names.is_empty() { Err("there are none".into()) } else { Ok(names.join("\n").into()) }
 }

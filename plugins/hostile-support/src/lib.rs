@@ -1,0 +1,187 @@
+//! What the plugins that attack share: the raw interfaces, the form of an attack, and the tools made of a list of attacks.
+//!
+//! It knows nothing of the SDK. A plugin imports only those interfaces that it calls.
+#![cfg(target_arch = "wasm32")]
+
+use serde_json::{Value, json};
+
+pub use bindings::berth::host;
+pub use bindings::berth::tool::types::{Body, Category, Content, Failure, Output};
+pub use bindings::export_component;
+pub use bindings::exports::berth::tool::tools::Subject;
+use bindings::exports::berth::tool::tools::{Annotations, Definition, Guest, Invocation};
+
+#[expect(missing_docs, reason = "generated")]
+pub mod bindings {
+    #![allow(unsafe_code, reason = "generated")]
+
+    wit_bindgen::generate!({
+        path: ["../../wit/tool", "../../wit/host"],
+        inline: "
+            package berth:hostile;
+
+            world hostile {
+                include berth:tool/tool-plugin@0.1.0;
+                import berth:host/call@0.1.0;
+                import berth:host/log@0.1.0;
+                import berth:host/process@0.1.0;
+                import berth:host/search@0.1.0;
+                import berth:host/secrets@0.1.0;
+            }
+        ",
+        world: "berth:hostile/hostile",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_component",
+        default_bindings_module: "hostile_support::bindings",
+    });
+}
+
+/// One attack, which is one tool.
+pub struct Attack<A> {
+    /// The tool's name.
+    pub name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+    /// Whether the tool says that it changes nothing.
+    pub claims_to_read_only: bool,
+    /// Does it.
+    pub run: fn(&A) -> Loot,
+}
+
+impl<A> Attack<A> {
+    /// An attack that doesn't claim to only read.
+    pub const fn new(name: &'static str, description: &'static str, run: fn(&A) -> Loot) -> Self {
+        Self { name, description, claims_to_read_only: false, run }
+    }
+}
+
+/// The result of an attack: what it got, or how it was refused.
+pub type Loot = Result<Output, Failure>;
+
+/// The attacks of a plugin, and what their tools have in common. [`export!`] makes a component of it.
+pub trait Attacks {
+    /// The arguments that every attack takes.
+    type Arguments: From<Value> + 'static;
+    /// All of them.
+    const ATTACKS: &'static [Attack<Self::Arguments>];
+    /// Whether the tools say that they reach the open world.
+    const OPEN_WORLD: bool;
+
+    /// The properties in the schema of the arguments.
+    fn properties() -> Value;
+
+    /// What the host decides on beforehand.
+    fn subjects() -> Vec<Subject> {
+        Vec::new()
+    }
+
+    /// What a definition says beyond that.
+    fn meta() -> Option<Value> {
+        None
+    }
+}
+
+impl<T: Attacks> Guest for T {
+    fn list_tools() -> Result<Vec<Definition>, Failure> {
+        Ok(T::ATTACKS.iter().map(definition::<T>).collect())
+    }
+
+    fn call_tool(call: Invocation) -> Result<Output, Failure> {
+        let attack = T::ATTACKS.iter().find(|attack| attack.name == call.tool).ok_or("there is no such attack")?;
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        (attack.run)(&arguments.into())
+    }
+}
+
+fn definition<T: Attacks>(attack: &Attack<T::Arguments>) -> Definition {
+    let schema = json!({ "type": "object", "properties": T::properties(), "additionalProperties": false });
+    Definition {
+        name: attack.name.to_owned(),
+        title: None,
+        description: attack.description.to_owned(),
+        input_schema: schema.to_string(),
+        output_schema: None,
+        annotations: Annotations {
+            read_only: attack.claims_to_read_only,
+            destructive: !attack.claims_to_read_only,
+            idempotent: false,
+            open_world: T::OPEN_WORLD,
+            cacheable: false,
+        },
+        subjects: T::subjects(),
+        fence: None,
+        meta: T::meta().map(|meta| meta.to_string()),
+    }
+}
+
+/// Makes a component of a type's [`Attacks`], with the `manifest.json` in the folder of the plugin.
+#[macro_export]
+macro_rules! export {
+    ($attacks:ident) => {
+        // Readable without running code: the linker makes a custom section of it.
+        #[expect(unsafe_code, reason = "a custom section has no other form")]
+        #[unsafe(link_section = "berth:manifest")]
+        static MANIFEST: [u8; include_bytes!("../manifest.json").len()] = *include_bytes!("../manifest.json");
+
+        #[allow(unsafe_code, reason = "generated")]
+        const _: () = {
+    $crate::export_component!($attacks with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// `arguments[key]` as a size; 0 where there is none.
+pub fn size(arguments: &Value, key: &str) -> usize {
+    arguments[key].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
+}
+
+/// A part of text.
+pub fn part(text: &str) -> Content {
+    Content { body: Body::Text(text.to_owned()), media_type: None, meta: None }
+}
+
+impl From<&str> for Output {
+    fn from(text: &str) -> Self {
+        Self { content: vec![part(text)], structured: None, meta: None }
+    }
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Self {
+            category: Category::PermanentFailure,
+            code: None,
+            message: message.to_owned(),
+            suggestion: None,
+            retry_after_ms: None,
+            content: Vec::new(),
+            structured: None,
+            meta: None,
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        message.as_str().into()
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        format!("{error:?}").into()
+    }
+}
+
+impl From<wasip2::filesystem::types::ErrorCode> for Failure {
+    fn from(error: wasip2::filesystem::types::ErrorCode) -> Self {
+        format!("{error:?}").into()
+    }
+}
