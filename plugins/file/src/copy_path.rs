@@ -1,5 +1,4 @@
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::Path;
 
 use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
@@ -10,11 +9,8 @@ use crate::notices::{self, entries, plural, size};
 use crate::paths::not_opened;
 use crate::provisional::Provisional;
 use crate::survey::Survey;
-use crate::tree::{self, Copied, How};
-use crate::{destination, nearby};
-
-/// So many are copied between two words about it.
-const STRIDE: u64 = 64;
+use crate::tree::Copied;
+use crate::{nearby, transfer};
 
 /// A file or a directory, a second time.
 pub(crate) struct CopyPath;
@@ -59,15 +55,15 @@ impl Tool for CopyPath {
         let Arguments { source, destination, overwrite } = arguments;
         let meta = fs::metadata(&source).map_err(|error| nearby::explained(not_opened("reading", &source, &error), &source))?;
         let survey = if meta.is_dir() { Some(Survey::of(&source)?) } else { None };
-        let replaced = destination::prepare(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
         let copied = match survey {
             Some(survey) => {
-                let (provisional, copied) = directory(&source, &destination, &survey, false, call)?;
+                let (provisional, copied) = transfer::copy_directory(&source, &destination, &survey, false, call)?;
                 named(provisional, &destination)?;
                 copied
             }
             None => {
-                let (provisional, bytes) = file(&source, &destination, false)?;
+                let (provisional, bytes) = transfer::copy_file(&source, &destination, false)?;
                 named(provisional, &destination)?;
                 Copied { files: 1, bytes, ..Copied::default() }
             }
@@ -82,46 +78,6 @@ impl Tool for CopyPath {
         let Copied { files, directories, links, bytes, left_out } = copied;
         Output::text(text).with_structured(&Answer { files, directories, links, bytes, left_out, replaced })
     }
-}
-
-/// A copy of a file, complete, under a provisional name.
-pub(crate) fn file(source: &str, destination: &str, durable: bool) -> Result<(Provisional, u64), Failure> {
-    let mut from = File::open(source).map_err(|error| not_opened("reading", source, &error))?;
-    let copied = Provisional::file(Path::new(destination))
-        .and_then(|(provisional, mut to)| Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?)));
-    copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
-}
-
-/// A copy of a directory, complete, under a provisional name.
-pub(crate) fn directory(
-    source: &str,
-    destination: &str,
-    survey: &Survey,
-    durable: bool,
-    call: &Call,
-) -> Result<(Provisional, Copied), Failure> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
-            Failure::invalid(format!("copying {source} to {destination}: {error}"))
-        }
-        _ => Failure::io(format!("copying {source} to {destination}"), &error),
-    };
-    // Opened first: the host gives the copy the mode of what was opened last.
-    let from = File::open(source).map_err(failed)?;
-    let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
-    let mut told = 0;
-    let mut progress = |copied: &Copied| {
-        if copied.files >= told + STRIDE {
-            told = copied.files;
-            #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
-            let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
-            call.progress(fraction, &format!("copied {} of {}", copied.files, plural(survey.files, "file")));
-        }
-    };
-    let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();
-    let mut how = How { own_name, durable, progress: &mut progress };
-    let copied = tree::copy(from.into(), provisional.path(), &mut how).map_err(failed)?;
-    Ok((provisional, copied))
 }
 
 fn named(provisional: Provisional, destination: &str) -> Result<(), Failure> {
@@ -143,6 +99,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tree;
 
     fn copy(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
         testing::call::<CopyPath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))

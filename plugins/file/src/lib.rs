@@ -4,7 +4,6 @@ mod copy_path;
 mod create_directory;
 mod cut;
 mod delete_path;
-mod destination;
 mod edit;
 mod find_path;
 mod grep;
@@ -17,6 +16,7 @@ mod provisional;
 mod read;
 mod replace;
 mod survey;
+mod transfer;
 mod tree;
 mod write;
 

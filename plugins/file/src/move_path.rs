@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::notices::entries;
 use crate::provisional::Provisional;
 use crate::survey::Survey;
-use crate::{copy_path, delete_path, destination, nearby};
+use crate::{delete_path, nearby, transfer};
 
 /// A file, a link or a directory, elsewhere or under another name.
 pub(crate) struct MovePath;
@@ -50,7 +50,7 @@ impl Tool for MovePath {
         let Arguments { source, destination, overwrite } = arguments;
         let failed = |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
         let meta = fs::symlink_metadata(&source).map_err(|error| nearby::explained(failed(&error), &source))?;
-        let replaced = destination::prepare(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
+        let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
         let copied = match fs::rename(&source, &destination) {
             Ok(()) => false,
             Err(error) if error.kind() == ErrorKind::CrossesDevices => {
@@ -59,7 +59,7 @@ impl Tool for MovePath {
             }
             // So the kernel says it.
             Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
-                return Err(destination::into_itself(&source, &destination));
+                return Err(transfer::into_itself(&source, &destination));
             }
             Err(error) => return Err(failed(&error)),
         };
@@ -73,7 +73,7 @@ impl Tool for MovePath {
 fn across(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
     let provisional = if meta.is_dir() {
-        let (provisional, copied) = copy_path::directory(source, destination, &Survey::of(source)?, true, call)?;
+        let (provisional, copied) = transfer::copy_directory(source, destination, &Survey::of(source)?, true, call)?;
         if copied.left_out > 0 {
             let what = entries(copied.left_out);
             let message = format!("{what} in {source} can't be moved to another file system, so nothing was moved");
@@ -86,7 +86,7 @@ fn across(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> 
         let points_to = rustix::fs::readlink(source, Vec::new()).map_err(|errno| failed(errno.into()))?;
         Provisional::link(Path::new(destination), &points_to).map_err(failed)?
     } else {
-        copy_path::file(source, destination, true)?.0
+        transfer::copy_file(source, destination, true)?.0
     };
     provisional.name(Path::new(destination)).map_err(failed)?;
     let removed = if meta.is_dir() {

@@ -1,0 +1,101 @@
+//! What copying and moving share: the destination, and a complete copy under a provisional name.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use berth_sdk::{Call, Failure};
+use rustix::fs::{AtFlags, CWD, statat};
+
+use crate::create_directory::make_with_parents;
+use crate::notices::plural;
+use crate::paths::not_opened;
+use crate::provisional::Provisional;
+use crate::survey::Survey;
+use crate::tree::{self, Copied, How};
+
+/// So many are copied between two words about it.
+const STRIDE: u64 = 64;
+
+/// Sees to it that `source` can be put at `destination`, and makes the directories on the way. Says whether something is replaced.
+pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, destination: &str, overwrite: bool) -> Result<bool, Failure> {
+    let (from, to) = (Path::new(source), Path::new(destination));
+    if to != from && to.starts_with(from) {
+        return Err(into_itself(source, destination));
+    }
+    let meta = match fs::symlink_metadata(to) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            let parent = to.parent().and_then(Path::to_str).unwrap_or("/");
+            if !Path::new(parent).is_dir() {
+                make_with_parents(parent)?;
+            }
+            return Ok(false);
+        }
+        meta => meta.map_err(|error| not_opened("looking at", destination, &error))?,
+    };
+    let same = |a, b| match (statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW), statat(CWD, b, AtFlags::SYMLINK_NOFOLLOW)) {
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    };
+    if same(from, to) {
+        return Err(Failure::invalid(format!("{source} and {destination} are the same")));
+    }
+    if meta.is_dir() {
+        let inside = to.join(from.file_name().unwrap_or_default());
+        return Err(Failure::permanent("is-a-directory", format!("{destination} is a directory, and directories are not replaced"))
+            .with_suggestion(format!("To put it in there, set destination to {}. To replace it, delete it first.", inside.display())));
+    }
+    if source_is_directory {
+        return Err(Failure::permanent("exists", format!("{destination} is there already, and a directory replaces nothing"))
+            .with_suggestion("Choose another destination, or delete what is there first."));
+    }
+    if !overwrite {
+        return Err(Failure::permanent("exists", format!("{destination} is there already"))
+            .with_suggestion("Choose another destination, or set overwrite=true to replace it."));
+    }
+    Ok(true)
+}
+
+pub(crate) fn into_itself(source: &str, destination: &str) -> Failure {
+    Failure::invalid(format!("{destination} lies in {source}, and a directory can't be put into itself"))
+}
+
+/// A copy of a file, complete, under a provisional name.
+pub(crate) fn copy_file(source: &str, destination: &str, durable: bool) -> Result<(Provisional, u64), Failure> {
+    let mut from = File::open(source).map_err(|error| not_opened("reading", source, &error))?;
+    let copied = Provisional::file(Path::new(destination))
+        .and_then(|(provisional, mut to)| Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?)));
+    copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
+}
+
+/// A copy of a directory, complete, under a provisional name.
+pub(crate) fn copy_directory(
+    source: &str,
+    destination: &str,
+    survey: &Survey,
+    durable: bool,
+    call: &Call,
+) -> Result<(Provisional, Copied), Failure> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
+            Failure::invalid(format!("copying {source} to {destination}: {error}"))
+        }
+        _ => Failure::io(format!("copying {source} to {destination}"), &error),
+    };
+    // Opened first: the host gives the copy the mode of what was opened last.
+    let from = File::open(source).map_err(failed)?;
+    let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
+    let mut told = 0;
+    let mut progress = |copied: &Copied| {
+        if copied.files >= told + STRIDE {
+            told = copied.files;
+            #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
+            let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
+            call.progress(fraction, &format!("copied {} of {}", copied.files, plural(survey.files, "file")));
+        }
+    };
+    let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();
+    let mut how = How { own_name, durable, progress: &mut progress };
+    let copied = tree::copy(from.into(), provisional.path(), &mut how).map_err(failed)?;
+    Ok((provisional, copied))
+}
