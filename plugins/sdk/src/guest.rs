@@ -102,7 +102,7 @@ fn failure(mut failure: Failure) -> wit::Failure {
     }
 }
 
-fn content_out(part: Content) -> wit::Content {
+pub(crate) fn content_out(part: Content) -> wit::Content {
     let body = match part.body {
         Body::Text(text) => wit::Body::Text(text),
         Body::Bytes(bytes) => wit::Body::Bytes(bytes),
@@ -111,7 +111,7 @@ fn content_out(part: Content) -> wit::Content {
     wit::Content { body, media_type: part.media_type, meta: None }
 }
 
-fn content_in(part: wit::Content) -> Content {
+pub(crate) fn content_in(part: wit::Content) -> Content {
     let body = match part.body {
         wit::Body::Text(text) => Body::Text(text),
         wit::Body::Bytes(bytes) => Body::Bytes(bytes),

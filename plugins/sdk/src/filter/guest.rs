@@ -6,8 +6,7 @@ use std::cell::RefCell;
 use serde_json::Value;
 
 use super::{Confidence, Failed, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Verdict};
-use crate::{Body, Content};
-use bindings::berth::tool::types as common;
+use crate::guest::{bindings::berth::tool::types as common, content_in, content_out};
 use bindings::exports::berth::tool::filter as wit;
 
 #[expect(missing_docs, reason = "generated")]
@@ -15,7 +14,8 @@ pub mod bindings {
     wit_bindgen::generate!({
         path: "wit/tool",
         world: "berth:tool/filter-plugin",
-        generate_all,
+        // One set of types, and one way between them and the SDK's own, for both worlds.
+        with: { "berth:tool/types@0.1.0": crate::guest::bindings::berth::tool::types },
         pub_export_macro: true,
         export_macro_name: "export_filters",
         default_bindings_module: "berth_sdk::private::filter_bindings",
@@ -129,22 +129,4 @@ fn verdict(verdict: Verdict) -> wit::Verdict {
             meta: replacement.meta.as_ref().map(Value::to_string),
         }),
     }
-}
-
-fn content_in(part: common::Content) -> Content {
-    let body = match part.body {
-        common::Body::Text(text) => Body::Text(text),
-        common::Body::Bytes(bytes) => Body::Bytes(bytes),
-        common::Body::Link(uri) => Body::Link(uri),
-    };
-    Content { body, media_type: part.media_type }
-}
-
-fn content_out(part: Content) -> common::Content {
-    let body = match part.body {
-        Body::Text(text) => common::Body::Text(text),
-        Body::Bytes(bytes) => common::Body::Bytes(bytes),
-        Body::Link(uri) => common::Body::Link(uri),
-    };
-    common::Content { body, media_type: part.media_type, meta: None }
 }
