@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::{self, entries, plural, size};
-use crate::paths::not_opened;
+use crate::paths::open_failure;
 use crate::provisional::Provisional;
 use crate::survey::Survey;
-use crate::tree::Copied;
+use crate::tree::CopyCounts;
 use crate::{nearby, transfer};
 
 /// A file or a directory, a second time.
@@ -53,39 +53,39 @@ impl Tool for CopyPath {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { source, destination, overwrite } = arguments;
-        let meta = fs::metadata(&source).map_err(|error| nearby::explained(not_opened("reading", &source, &error), &source))?;
-        let survey = if meta.is_dir() { Some(Survey::of(&source)?) } else { None };
+        let meta = fs::metadata(&source).map_err(|error| nearby::suggest_names(open_failure("reading", &source, &error), &source))?;
+        let survey = if meta.is_dir() { Some(Survey::new(&source)?) } else { None };
         let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
         let copied = match survey {
             Some(survey) => {
                 let (provisional, copied) = transfer::copy_directory(&source, &destination, &survey, false, call)?;
-                named(provisional, &destination)?;
+                give_name(provisional, &destination)?;
                 copied
             }
             None => {
                 let (provisional, bytes) = transfer::copy_file(&source, &destination, false)?;
-                named(provisional, &destination)?;
-                Copied { files: 1, bytes, ..Copied::default() }
+                give_name(provisional, &destination)?;
+                CopyCounts { files: 1, bytes, ..CopyCounts::default() }
             }
         };
-        let what = if meta.is_dir() { counted(&copied) } else { size(copied.bytes) };
+        let what = if meta.is_dir() { describe_counts(&copied) } else { size(copied.bytes) };
         let mut text = format!("Copied {source} to {destination}: {what}.");
         if copied.left_out > 0 {
             text.push('\n');
             let what = "that lead out of what is granted, are neither file, directory nor link, or are what another call is building";
             notices::add(&mut text, &format!("Left out: {} {what}.", entries(copied.left_out)));
         }
-        let Copied { files, directories, links, bytes, left_out } = copied;
+        let CopyCounts { files, directories, links, bytes, left_out } = copied;
         Output::text(text).with_structured(&Answer { files, directories, links, bytes, left_out, replaced })
     }
 }
 
-fn named(provisional: Provisional, destination: &str) -> Result<(), Failure> {
+fn give_name(provisional: Provisional, destination: &str) -> Result<(), Failure> {
     provisional.name(Path::new(destination)).map_err(|error| Failure::io(format!("naming the copy {destination}"), &error))
 }
 
 /// `3 files, 2 directories, 1.5 KiB`.
-fn counted(copied: &Copied) -> String {
+fn describe_counts(copied: &CopyCounts) -> String {
     let directories = if copied.directories == 1 { "1 directory".to_owned() } else { format!("{} directories", copied.directories) };
     let links = if copied.links > 0 { format!(", {}", plural(copied.links, "link")) } else { String::new() };
     format!("{}, {directories}{links}, {}", plural(copied.files, "file"), size(copied.bytes))

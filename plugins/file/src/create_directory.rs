@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Created {
+struct Answer {
     /// False: it was there already.
     created: bool,
 }
@@ -34,10 +34,10 @@ impl Tool for CreateDirectory {
 
     fn call(Arguments { path }: Arguments, _call: &Call) -> Result<Output, Failure> {
         if fs::metadata(&path).is_ok_and(|meta| meta.is_dir()) {
-            return Output::text(format!("{path} is there already.")).with_structured(&Created { created: false });
+            return Output::text(format!("{path} is there already.")).with_structured(&Answer { created: false });
         }
         make_with_parents(&path)?;
-        Output::text(format!("Created {path}.")).with_structured(&Created { created: true })
+        Output::text(format!("Created {path}.")).with_structured(&Answer { created: true })
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Deleted {
+struct Answer {
     /// How many files, links and directories are gone.
     deleted: u64,
 }
@@ -48,26 +48,26 @@ impl Tool for DeletePath {
 
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { path, recursive } = arguments;
-        let deleting = |error| nearby::explained(Failure::io(format!("deleting {path}"), &error), &path);
+        let deleting = |error| nearby::suggest_names(Failure::io(format!("deleting {path}"), &error), &path);
         let meta = fs::symlink_metadata(&path).map_err(deleting)?;
         if !meta.is_dir() {
             fs::remove_file(&path).map_err(deleting)?;
             let what = if meta.is_symlink() { "the link " } else { "" };
-            return Output::text(format!("Deleted {what}{path}.")).with_structured(&Deleted { deleted: 1 });
+            return Output::text(format!("Deleted {what}{path}.")).with_structured(&Answer { deleted: 1 });
         }
         if recursive != Some(true) {
             return match fs::remove_dir(&path).map_err(deleting) {
-                Err(failure) if failure.code.as_deref() == Some("not-empty") => Err(not_empty(&path)),
+                Err(failure) if failure.code.as_deref() == Some("not-empty") => Err(not_empty_failure(&path)),
                 removed => {
                     removed?;
-                    Output::text(format!("Deleted the empty directory {path}.")).with_structured(&Deleted { deleted: 1 })
+                    Output::text(format!("Deleted the empty directory {path}.")).with_structured(&Answer { deleted: 1 })
                 }
             };
         }
         check(&path).map_err(deleting)?;
         let deleted = remove(&path, call)?;
         let below = entries(deleted - 1);
-        Output::text(format!("Deleted {path} and the {below} in it.")).with_structured(&Deleted { deleted })
+        Output::text(format!("Deleted {path} and the {below} in it.")).with_structured(&Answer { deleted })
     }
 }
 
@@ -79,11 +79,11 @@ pub(crate) fn check(path: &str) -> std::io::Result<()> {
 
 /// Removes a directory with all that is in it, and says how many entries that were.
 pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
-    let (mut gone, mut told) = (0, 0);
+    let (mut gone, mut reported) = (0, 0);
     let removed = tree::remove(Path::new(path), &mut |count| {
         gone = count;
-        if count >= told + STRIDE {
-            told = count;
+        if count >= reported + STRIDE {
+            reported = count;
             call.progress(None, &format!("deleted {count}"));
         }
     });
@@ -94,7 +94,7 @@ pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
     })
 }
 
-fn not_empty(path: &str) -> Failure {
+fn not_empty_failure(path: &str) -> Failure {
     let scope = Scope { root: path.to_owned(), max_depth: Some(1), ..Scope::default() };
     let count = search::find(&scope, MAX_COUNTED).map_or(0, |found| found.items.len() as u64 + found.skipped.denied);
     let holds = match count {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearby;
 use crate::notices;
-use crate::paths::{self, Shortened};
+use crate::paths::{self, PathShortener};
 
 /// How many paths are shown where nobody says.
 const DEFAULT_LIMIT: u32 = 200;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Found {
+struct Answer {
     /// Paths that are shown.
     paths: usize,
     /// Whether there may be more.
@@ -54,11 +54,11 @@ impl Tool for FindPath {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { pattern, path, limit, max_results } = arguments;
-        let (root, glob) = place(&pattern, path)?;
+        let (root, glob) = split_pattern(&pattern, path)?;
         let scope = Scope { root: root.clone(), globs: vec![glob], ignore_rules: true, files_only: true, max_depth: None };
         let found = search::find(&scope, limit.or(max_results).unwrap_or(DEFAULT_LIMIT).max(1));
-        let found = found.map_err(|error| nearby::explained(error.into(), &root))?;
-        let paths = Shortened::new();
+        let found = found.map_err(|error| nearby::suggest_names(error.into(), &root))?;
+        let paths = PathShortener::new();
         let mut text: String = found.items.iter().flat_map(|entry| [paths.show(&entry.path), "\n".into()]).collect();
         let count = found.items.len();
         if count == 0 && found.ending == Ending::Complete {
@@ -72,12 +72,12 @@ impl Tool for FindPath {
         }
         notices::add_ending(&mut text, found.ending);
         notices::add_skipped(&mut text, found.skipped);
-        Output::text(text).with_structured(&Found { paths: count, cut: found.ending != Ending::Complete })
+        Output::text(text).with_structured(&Answer { paths: count, cut: found.ending != Ending::Complete })
     }
 }
 
 /// Where to look, and the glob from there. The host parts an absolute pattern that comes without a path, so that it knows where is looked.
-fn place(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
+fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
     // The leading slash ties the glob to the directory itself.
     let plain = pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
     if plain.trim_matches('/').is_empty() {
@@ -170,9 +170,9 @@ mod tests {
         for (pattern, root, glob) in
             [("/a/b/*.rs", "/a", "/b/*.rs"), ("/a/b", "/", "/a/b"), ("./*.rs", "/w", "/*.rs"), ("x/y", "/w", "x/y")]
         {
-            assert_eq!(place(pattern, Some(root.to_owned())).unwrap(), (root.to_owned(), glob.to_owned()));
+            assert_eq!(split_pattern(pattern, Some(root.to_owned())).unwrap(), (root.to_owned(), glob.to_owned()));
         }
         // The host has named the folder where there was none.
-        assert_eq!(place("/a/*.rs", None).unwrap_err().category, berth_sdk::Category::InvalidParameters);
+        assert_eq!(split_pattern("/a/*.rs", None).unwrap_err().category, berth_sdk::Category::InvalidParameters);
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearby;
 use crate::notices::{self, plural};
-use crate::paths::{self, Shortened};
+use crate::paths::{self, PathShortener};
 
 /// How many matching lines, or files, are shown where nobody says.
 const DEFAULT_LIMIT: u32 = 100;
@@ -54,7 +54,7 @@ enum Mode {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Found {
+struct Answer {
     /// Matching lines that are shown or counted.
     matches: u64,
     /// Files that have them.
@@ -98,19 +98,19 @@ impl Tool for Grep {
             after: arguments.after.unwrap_or(context),
         };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).max(1);
-        let paths = Shortened::new();
-        let failed = |error: SearchError| nearby::explained(error.into(), &root);
+        let paths = PathShortener::new();
+        let failed = |error: SearchError| nearby::suggest_names(error.into(), &root);
         let (mut text, found, ending, skipped, searched) = match arguments.mode.unwrap_or(Mode::Content) {
             Mode::Content => {
                 let lines = search::grep(&scope, &pattern, limit).map_err(failed)?;
                 let matches = lines.items.iter().filter(|line| line.is_match).count() as u64;
-                let found = Found { matches, files: lines.files_matched, cut: lines.ending != Ending::Complete };
+                let found = Answer { matches, files: lines.files_matched, cut: lines.ending != Ending::Complete };
                 (content(&lines, &paths, pattern.before + pattern.after > 0), found, lines.ending, lines.skipped, lines.files_searched)
             }
             mode => {
                 let counts = search::count(&scope, &pattern, limit).map_err(failed)?;
                 let matches = counts.items.iter().map(|(_, count)| count).sum();
-                let found = Found { matches, files: counts.items.len() as u64, cut: counts.ending != Ending::Complete };
+                let found = Answer { matches, files: counts.items.len() as u64, cut: counts.ending != Ending::Complete };
                 (files(&counts, &paths, mode == Mode::Count), found, counts.ending, counts.skipped, counts.files_searched)
             }
         };
@@ -123,7 +123,7 @@ impl Tool for Grep {
         if ending == Ending::Limit {
             notices::add(
                 &mut text,
-                &format!("Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.", shown(&found)),
+                &format!("Stopped at {}; there may be more. Narrow the pattern or the path, or raise limit.", describe_matches(&found)),
             );
         }
         notices::add_ending(&mut text, ending);
@@ -133,13 +133,13 @@ impl Tool for Grep {
 }
 
 /// What an answer holds that was cut.
-fn shown(found: &Found) -> String {
+fn describe_matches(found: &Answer) -> String {
     let lines = if found.matches == 1 { "1 matching line".to_owned() } else { format!("{} matching lines", found.matches) };
     format!("{lines} in {}", plural(found.files, "file"))
 }
 
 /// `path:line: text` for matches, `path-line- text` for context, `--` where lines are left out between places with context.
-fn content(lines: &Lines, paths: &Shortened, with_context: bool) -> String {
+fn content(lines: &Lines, paths: &PathShortener, with_context: bool) -> String {
     let mut text = String::with_capacity(lines.items.iter().map(|line| line.path.len() + line.text.len() + 10).sum());
     let mut last: Option<&Line> = None;
     for line in &lines.items {
@@ -161,7 +161,7 @@ fn content(lines: &Lines, paths: &Shortened, with_context: bool) -> String {
 }
 
 /// The paths, with the number of matching lines where that was asked for.
-fn files(counts: &Counts, paths: &Shortened, with_count: bool) -> String {
+fn files(counts: &Counts, paths: &PathShortener, with_count: bool) -> String {
     let mut text = String::new();
     for (path, count) in &counts.items {
         text.push_str(&paths.show(path));

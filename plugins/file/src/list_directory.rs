@@ -38,7 +38,7 @@ impl Tool for ListDirectory {
             return Err(failure.with_suggestion("Use read to see a file."));
         }
         let scope = Scope { root: root.clone(), max_depth: Some(1), ..Scope::default() };
-        let found = search::find(&scope, MAX_ENTRIES).map_err(|error| nearby::explained(error.into(), &root))?;
+        let found = search::find(&scope, MAX_ENTRIES).map_err(|error| nearby::suggest_names(error.into(), &root))?;
         let mut text = listing(&root, &found.items);
         if found.ending == Ending::Limit {
             notices::add(

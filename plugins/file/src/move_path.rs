@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Moved {
+struct Answer {
     /// Whether something had the new name before.
     replaced: bool,
     /// Whether it was copied and deleted, since it went to another file system.
@@ -49,31 +49,31 @@ impl Tool for MovePath {
     fn call(arguments: Arguments, call: &Call) -> Result<Output, Failure> {
         let Arguments { source, destination, overwrite } = arguments;
         let failed = |error: &io::Error| Failure::io(format!("moving {source} to {destination}"), error);
-        let meta = fs::symlink_metadata(&source).map_err(|error| nearby::explained(failed(&error), &source))?;
+        let meta = fs::symlink_metadata(&source).map_err(|error| nearby::suggest_names(failed(&error), &source))?;
         let replaced = transfer::prepare_destination(&source, meta.is_dir(), &destination, overwrite == Some(true))?;
         let copied = match fs::rename(&source, &destination) {
             Ok(()) => false,
             Err(error) if error.kind() == ErrorKind::CrossesDevices => {
-                across(&source, &meta, &destination, call)?;
+                copy_and_delete(&source, &meta, &destination, call)?;
                 true
             }
             // So the kernel says it.
             Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
-                return Err(transfer::into_itself(&source, &destination));
+                return Err(transfer::into_itself_failure(&source, &destination));
             }
             Err(error) => return Err(failed(&error)),
         };
         let how = if replaced { ", which it replaced" } else { "" };
-        Output::text(format!("Moved {source} to {destination}{how}.")).with_structured(&Moved { replaced, copied })
+        Output::text(format!("Moved {source} to {destination}{how}.")).with_structured(&Answer { replaced, copied })
     }
 }
 
 /// Moves to another file system: a copy gets the new name when it is complete, and only then the original goes. The host has already
 /// looked whether that may be removed: it does so before it asks the kernel for a rename.
-fn across(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
+fn copy_and_delete(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
     let provisional = if meta.is_dir() {
-        let (provisional, copied) = transfer::copy_directory(source, destination, &Survey::of(source)?, true, call)?;
+        let (provisional, copied) = transfer::copy_directory(source, destination, &Survey::new(source)?, true, call)?;
         if copied.left_out > 0 {
             let what = entries(copied.left_out);
             let message = format!("{what} in {source} can't be moved to another file system, so nothing was moved");
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn moved(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
+    fn move_path(source: &Path, destination: &Path, overwrite: bool) -> Result<Output, Failure> {
         testing::call::<MovePath>(json!({ "source": source, "destination": destination, "overwrite": overwrite }))
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("new/to"));
         tree(&from);
-        let output = moved(&from, &to, false).unwrap();
+        let output = move_path(&from, &to, false).unwrap();
         assert_eq!(output.joined_text(), format!("Moved {} to {}.", from.display(), to.display()));
         check_tree(&to);
         assert!(!from.exists());
@@ -144,9 +144,9 @@ mod tests {
             fs::write(at(name), name).unwrap();
         }
         symlink("a", at("link")).unwrap();
-        moved(&at("link"), &at("other"), false).unwrap();
+        move_path(&at("link"), &at("other"), false).unwrap();
         assert_eq!(fs::read_link(at("other")).unwrap(), Path::new("a"));
-        moved(&at("b"), &at("other"), true).unwrap();
+        move_path(&at("b"), &at("other"), true).unwrap();
         assert!(fs::symlink_metadata(at("other")).unwrap().is_file());
         assert_eq!(fs::read_to_string(at("a")).unwrap(), "a");
     }
@@ -159,16 +159,16 @@ mod tests {
         for name in ["a", "b"] {
             fs::write(at(name), name).unwrap();
         }
-        assert_eq!(moved(&at("a"), &at("b"), false).unwrap_err().code.as_deref(), Some("exists"));
-        let failure = moved(&at("a"), &at("dir"), true).unwrap_err();
+        assert_eq!(move_path(&at("a"), &at("b"), false).unwrap_err().code.as_deref(), Some("exists"));
+        let failure = move_path(&at("a"), &at("dir"), true).unwrap_err();
         assert!(failure.suggestion.unwrap().contains(at("dir/a").to_str().unwrap()));
-        moved(&at("dir"), &at("b"), true).unwrap_err();
-        moved(&at("dir"), &at("dir/sub/in"), true).unwrap_err();
+        move_path(&at("dir"), &at("b"), true).unwrap_err();
+        move_path(&at("dir"), &at("dir/sub/in"), true).unwrap_err();
         symlink("dir/sub", at("round")).unwrap();
-        assert!(moved(&at("dir"), &at("round/in"), true).unwrap_err().message.contains("into itself"));
+        assert!(move_path(&at("dir"), &at("round/in"), true).unwrap_err().message.contains("into itself"));
         // Two names of one file: the kernel would leave both.
         fs::hard_link(at("a"), at("c")).unwrap();
-        assert!(moved(&at("a"), &at("c"), true).unwrap_err().message.contains("the same"));
+        assert!(move_path(&at("a"), &at("c"), true).unwrap_err().message.contains("the same"));
         check_tree(&at("dir"));
         assert_eq!((fs::read_to_string(at("a")).unwrap(), fs::read_to_string(at("b")).unwrap()), ("a".into(), "b".into()));
     }
@@ -183,11 +183,11 @@ mod tests {
         }
         let (from, to) = (dir.path().join("from"), other.path().join("to"));
         tree(&from);
-        assert_eq!(moved(&from, &to, false).unwrap().structured, Some(json!({ "replaced": false, "copied": true })));
+        assert_eq!(move_path(&from, &to, false).unwrap().structured, Some(json!({ "replaced": false, "copied": true })));
         check_tree(&to);
         assert!(!from.exists());
         for name in ["link", "sub/file"] {
-            moved(&to.join(name), &dir.path().join("back").join(name), false).unwrap();
+            move_path(&to.join(name), &dir.path().join("back").join(name), false).unwrap();
         }
         check_tree(&dir.path().join("back"));
         assert_eq!((fs::read_dir(other.path()).unwrap().count(), fs::read_dir(dir.path()).unwrap().count()), (1, 1));

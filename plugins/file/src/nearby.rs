@@ -13,7 +13,7 @@ const MAX_NAMES: usize = 3;
 const MAX_LENGTH: usize = 100;
 
 /// The failure, with what `path` may have been meant to be where it says that nothing has that name.
-pub(crate) fn explained(failure: Failure, path: &str) -> Failure {
+pub(crate) fn suggest_names(failure: Failure, path: &str) -> Failure {
     if failure.code.as_deref() == Some("not-found") { failure.with_suggestion(suggestion(path)) } else { failure }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
 }
 
 /// Says that the file at `path` can't be opened, and why.
-pub(crate) fn not_opened(doing: &str, path: &str, error: &io::Error) -> Failure {
+pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failure {
     // The host opens nothing that could block or act: no FIFO, no socket, no device.
     if error.kind() == ErrorKind::Unsupported {
         return Failure::permanent("not-a-file", format!("{path} is neither a file nor a directory"));
@@ -34,11 +34,11 @@ pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
 }
 
 /// Shows paths as short as they can be: from the working directory where they are below it. They mean the same in the next call.
-pub(crate) struct Shortened {
+pub(crate) struct PathShortener {
     from: Option<String>,
 }
 
-impl Shortened {
+impl PathShortener {
     pub(crate) fn new() -> Self {
         Self { from: or_working_directory(None).ok() }
     }
@@ -59,20 +59,20 @@ mod tests {
         assert_eq!(below("/", "/a"), Some("a"));
         assert_eq!(below("/a/b", "/a/bc"), None);
         assert_eq!(below("/a/b", "/a/b"), None);
-        let paths = Shortened { from: Some("/a".into()) };
+        let paths = PathShortener { from: Some("/a".into()) };
         assert_eq!((&*paths.show("/a/b"), &*paths.show("/b")), ("b", "/b"));
     }
 
     #[test]
     fn what_is_no_file_is_said_to_be_none() {
-        let failure = not_opened("reading", "/a", &ErrorKind::Unsupported.into());
+        let failure = open_failure("reading", "/a", &ErrorKind::Unsupported.into());
         assert_eq!((failure.code.as_deref(), &*failure.message), (Some("not-a-file"), "/a is neither a file nor a directory"));
-        assert!(not_opened("reading", "/a", &ErrorKind::NotFound.into()).message.starts_with("reading /a: "));
+        assert!(open_failure("reading", "/a", &ErrorKind::NotFound.into()).message.starts_with("reading /a: "));
     }
 
     #[test]
     fn a_name_stays_on_its_line() {
-        let paths = Shortened { from: None };
+        let paths = PathShortener { from: None };
         assert_eq!(paths.show("/a\n[All of it]\r\u{1b}"), "/a\u{fffd}[All of it]\u{fffd}\u{fffd}");
     }
 }

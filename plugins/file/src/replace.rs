@@ -22,7 +22,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// What `path` leads to: itself, or the file behind the links, which need not exist. To replace a link would cut it off from its target.
-pub(crate) fn behind_links(path: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn resolve_links(path: &str) -> Result<PathBuf, Failure> {
     let mut real = PathBuf::from(path);
     for _ in 0..MAX_LINKS {
         if !fs::symlink_metadata(&real).is_ok_and(|meta| meta.is_symlink()) {
@@ -81,8 +81,8 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         symlink("b", at("a")).unwrap();
         symlink(at("sub/c"), at("b")).unwrap();
-        assert_eq!(behind_links(at("a").to_str().unwrap()).unwrap(), at("sub/c"));
+        assert_eq!(resolve_links(at("a").to_str().unwrap()).unwrap(), at("sub/c"));
         symlink("round", at("round")).unwrap();
-        assert_eq!(behind_links(at("round").to_str().unwrap()).unwrap_err().code.as_deref(), Some("too-many-links"));
+        assert_eq!(resolve_links(at("round").to_str().unwrap()).unwrap_err().code.as_deref(), Some("too-many-links"));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Survey {
 impl Survey {
     /// Looks at everything below `source`. Fails where something may not be read: listings leave that out, and a copy without it would
     /// look whole.
-    pub(crate) fn of(source: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(source: &str) -> Result<Self, Failure> {
         let mut survey = Self::default();
         let mut pending = vec![source.to_owned()];
         while let Some(directory) = pending.pop() {

@@ -9,10 +9,10 @@ use rustix::fs::{AtFlags, CWD, statat};
 
 use crate::create_directory::make_with_parents;
 use crate::notices::plural;
-use crate::paths::not_opened;
+use crate::paths::open_failure;
 use crate::provisional::Provisional;
 use crate::survey::Survey;
-use crate::tree::{self, Copied, How};
+use crate::tree::{self, CopyCounts, CopyOptions};
 
 /// So many are copied between two words about it.
 const STRIDE: u64 = 64;
@@ -21,7 +21,7 @@ const STRIDE: u64 = 64;
 pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, destination: &str, overwrite: bool) -> Result<bool, Failure> {
     let (from, to) = (Path::new(source), Path::new(destination));
     if to != from && to.starts_with(from) {
-        return Err(into_itself(source, destination));
+        return Err(into_itself_failure(source, destination));
     }
     let meta = match fs::symlink_metadata(to) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -31,7 +31,7 @@ pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, desti
             }
             return Ok(false);
         }
-        meta => meta.map_err(|error| not_opened("looking at", destination, &error))?,
+        meta => meta.map_err(|error| open_failure("looking at", destination, &error))?,
     };
     let same = |a, b| match (statat(CWD, a, AtFlags::SYMLINK_NOFOLLOW), statat(CWD, b, AtFlags::SYMLINK_NOFOLLOW)) {
         (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
@@ -56,13 +56,13 @@ pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, desti
     Ok(true)
 }
 
-pub(crate) fn into_itself(source: &str, destination: &str) -> Failure {
+pub(crate) fn into_itself_failure(source: &str, destination: &str) -> Failure {
     Failure::invalid(format!("{destination} lies in {source}, and a directory can't be put into itself"))
 }
 
 /// A copy of a file, complete, under a provisional name.
 pub(crate) fn copy_file(source: &str, destination: &str, durable: bool) -> Result<(Provisional, u64), Failure> {
-    let mut from = File::open(source).map_err(|error| not_opened("reading", source, &error))?;
+    let mut from = File::open(source).map_err(|error| open_failure("reading", source, &error))?;
     let copied = Provisional::file(Path::new(destination))
         .and_then(|(provisional, mut to)| Ok((provisional, tree::copy_file(&mut from, &mut to, durable)?)));
     copied.map_err(|error| Failure::io(format!("copying {source} to {destination}"), &error))
@@ -75,7 +75,7 @@ pub(crate) fn copy_directory(
     survey: &Survey,
     durable: bool,
     call: &Call,
-) -> Result<(Provisional, Copied), Failure> {
+) -> Result<(Provisional, CopyCounts), Failure> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
             Failure::invalid(format!("copying {source} to {destination}: {error}"))
@@ -85,17 +85,17 @@ pub(crate) fn copy_directory(
     // Opened first: the host gives the copy the mode of what was opened last.
     let from = File::open(source).map_err(failed)?;
     let provisional = Provisional::directory(Path::new(destination)).map_err(failed)?;
-    let mut told = 0;
-    let mut progress = |copied: &Copied| {
-        if copied.files >= told + STRIDE {
-            told = copied.files;
+    let mut reported = 0;
+    let mut progress = |copied: &CopyCounts| {
+        if copied.files >= reported + STRIDE {
+            reported = copied.files;
             #[expect(clippy::cast_precision_loss, reason = "a fraction for people")]
             let fraction = (copied.files as f64 / survey.files.max(1) as f64).min(1.0);
             call.progress(fraction, &format!("copied {} of {}", copied.files, plural(survey.files, "file")));
         }
     };
     let own_name = provisional.path().file_name().unwrap_or_default().as_encoded_bytes();
-    let mut how = How { own_name, durable, progress: &mut progress };
-    let copied = tree::copy(from.into(), provisional.path(), &mut how).map_err(failed)?;
+    let mut options = CopyOptions { own_name, durable, progress: &mut progress };
+    let copied = tree::copy(from.into(), provisional.path(), &mut options).map_err(failed)?;
     Ok((provisional, copied))
 }

@@ -20,7 +20,7 @@ const CHUNK: usize = 256 * 1024;
 
 /// What was copied.
 #[derive(Default)]
-pub(crate) struct Copied {
+pub(crate) struct CopyCounts {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) links: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Copied {
 }
 
 /// How a tree is copied.
-pub(crate) struct How<'a> {
+pub(crate) struct CopyOptions<'a> {
     /// A name that marks the copy itself: whoever meets it copies into what is copied.
     pub(crate) own_name: &'a [u8],
     /// Every file is flushed to the disk, since the original will be gone.
     pub(crate) durable: bool,
     /// Told what there is so far, now and then.
-    pub(crate) progress: &'a mut dyn FnMut(&Copied),
+    pub(crate) progress: &'a mut dyn FnMut(&CopyCounts),
 }
 
 /// Removes what `path` names, with all below it where it is a directory. Links are removed, not followed. `removed` is told how much is
@@ -83,14 +83,14 @@ pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u6
 }
 
 /// Copies what is in the directory `source` to the empty directory `target`.
-pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Result<Copied> {
+pub(crate) fn copy(source: OwnedFd, target: &Path, options: &mut CopyOptions<'_>) -> io::Result<CopyCounts> {
     struct Level {
         entries: Vec<(CString, FileType)>,
         source: OwnedFd,
         target: OwnedFd,
     }
     let target = open_directory(rustix::fs::CWD, target)?;
-    let mut copied = Copied { directories: 1, ..Copied::default() };
+    let mut copied = CopyCounts { directories: 1, ..CopyCounts::default() };
     let mut buffer = vec![0; CHUNK];
     let mut levels = vec![Level { entries: entries(&source)?, source, target }];
     while let Some(level) = levels.last_mut() {
@@ -98,7 +98,7 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Res
             levels.pop();
             continue;
         };
-        if name.to_bytes() == how.own_name {
+        if name.to_bytes() == options.own_name {
             return Err(io::Error::new(ErrorKind::InvalidInput, "a directory can't be copied into itself"));
         }
         match kind {
@@ -119,7 +119,7 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Res
                 let from = rustix::fs::openat(&level.source, &name, flags, Mode::empty())?;
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let to = rustix::fs::openat(&level.target, &name, flags, Mode::from_raw_mode(0o666))?;
-                copied.bytes += copy_bytes(&mut File::from(from), &mut File::from(to), &mut buffer, how.durable)?;
+                copied.bytes += copy_bytes(&mut File::from(from), &mut File::from(to), &mut buffer, options.durable)?;
                 copied.files += 1;
             }
             FileType::Symlink => {
@@ -135,7 +135,7 @@ pub(crate) fn copy(source: OwnedFd, target: &Path, how: &mut How<'_>) -> io::Res
             }
             _ => copied.left_out += 1,
         }
-        (how.progress)(&copied);
+        (options.progress)(&copied);
     }
     Ok(copied)
 }

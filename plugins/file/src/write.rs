@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::notices::{plural, size};
-use crate::paths::not_opened;
-use crate::replace::{behind_links, replace};
+use crate::paths::open_failure;
+use crate::replace::{replace, resolve_links};
 
 /// Of a file longer than this nobody is told how many lines changed.
 const MAX_COMPARED: u64 = 4 << 20;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Written {
+struct Answer {
     /// Whether the file is new.
     created: bool,
     /// How long it is now.
@@ -52,9 +52,9 @@ impl Tool for Write {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         let Arguments { path, content } = arguments;
-        let target = behind_links(&path)?;
-        let old = look(&target, &path)?;
-        if matches!(old, Old::Missing)
+        let target = resolve_links(&path)?;
+        let old = read_old(&target, &path)?;
+        if matches!(old, OldContent::Missing)
             && let Some(parent) = target.parent()
             && !parent.is_dir()
         {
@@ -64,46 +64,46 @@ impl Tool for Write {
 
         let (bytes, lines) = (content.len() as u64, count_lines(content.as_bytes()));
         let now = format!("{}, {}", plural(lines, "line"), size(bytes));
-        let created = matches!(old, Old::Missing);
+        let created = matches!(old, OldContent::Missing);
         let text = match old {
-            Old::Missing => format!("Created {path}: {now}."),
-            Old::Long => format!("Overwrote {path}: {now}."),
-            Old::Bytes(old) if old == content.as_bytes() => format!("{path} held exactly this already: {now}."),
-            Old::Bytes(old) => {
+            OldContent::Missing => format!("Created {path}: {now}."),
+            OldContent::Long => format!("Overwrote {path}: {now}."),
+            OldContent::Bytes(old) if old == content.as_bytes() => format!("{path} held exactly this already: {now}."),
+            OldContent::Bytes(old) => {
                 let (added, removed) = changed_lines(&old, content.as_bytes());
                 format!("Overwrote {path}: {now}; {} added, {removed} removed.", plural(added, "line"))
             }
         };
-        Output::text(text).with_structured(&Written { created, bytes, lines })
+        Output::text(text).with_structured(&Answer { created, bytes, lines })
     }
 }
 
 /// What was there before.
-enum Old {
+enum OldContent {
     Missing,
     Bytes(Vec<u8>),
     Long,
 }
 
-fn look(target: &Path, path: &str) -> Result<Old, Failure> {
+fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
     let opened = File::open(target).and_then(|file| Ok((file.metadata()?, file)));
     let (meta, mut file) = match opened {
         Ok(opened) => opened,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Old::Missing),
-        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(OldContent::Missing),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory_failure(path)),
         // Who may write without reading gets no comparison.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(Old::Long),
-        Err(error) => return Err(not_opened("writing", path, &error)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(OldContent::Long),
+        Err(error) => return Err(open_failure("writing", path, &error)),
     };
     if meta.is_dir() {
-        return Err(directory(path));
+        return Err(directory_failure(path));
     }
     let mut bytes = Vec::new();
     let compared = meta.len() <= MAX_COMPARED && (&mut file).take(MAX_COMPARED + 1).read_to_end(&mut bytes).is_ok();
-    Ok(if compared && bytes.len() as u64 <= MAX_COMPARED { Old::Bytes(bytes) } else { Old::Long })
+    Ok(if compared && bytes.len() as u64 <= MAX_COMPARED { OldContent::Bytes(bytes) } else { OldContent::Long })
 }
 
-fn directory(path: &str) -> Failure {
+fn directory_failure(path: &str) -> Failure {
     Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it.")
 }
 

@@ -101,7 +101,7 @@ fn likeness(a: &HashSet<[u8; 2]>, b: &HashSet<[u8; 2]>) -> f32 {
 
 fn show(lines: &[&str], start: usize, count: usize) -> String {
     let end = (start + count.clamp(1, MAX_SHOWN)).min(lines.len());
-    (start..end).map(|index| format!("{:4}\t{}\n", index + 1, super::excerpt::cut(lines[index]))).collect()
+    (start..end).map(|index| format!("{:4}\t{}\n", index + 1, super::excerpt::cut_line(lines[index]))).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
 }
 
 /// A line that is not too long to be shown.
-pub(super) fn cut(line: &str) -> String {
+pub(super) fn cut_line(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE) {
         Some((at, _)) => format!("{} [...]", &line[..without_unfinished(&line.as_bytes()[..at], &line.as_bytes()[at..])]),
         None => line.to_owned(),
@@ -125,7 +125,7 @@ fn side(answer: &mut String, mark: char, (start, end): (usize, usize), lines: &[
 
 fn show(answer: &mut String, mark: char, lines: &[&str], range: Range<usize>) {
     for (line, number) in lines[range.clone()].iter().zip(range.start + 1..) {
-        let _ = writeln!(answer, "{mark} {number:4}\t{}", cut(line));
+        let _ = writeln!(answer, "{mark} {number:4}\t{}", cut_line(line));
     }
 }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearby;
 use crate::notices::{plural, size};
-use crate::paths::not_opened;
-use crate::replace::{behind_links, replace};
+use crate::paths::open_failure;
+use crate::replace::{replace, resolve_links};
 use substitute::Substitution;
 
 /// Files longer than this are not edited: they are held in memory, some times over.
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Edited {
+struct Answer {
     /// How many occurrences were replaced.
     replacements: usize,
     /// The line of the first.
@@ -70,7 +70,7 @@ impl Tool for Edit {
         if old == new {
             return Err(Failure::invalid("old_string and new_string are the same, so there is nothing to change"));
         }
-        let target = behind_links(&path)?;
+        let target = resolve_links(&path)?;
         let text = load(&target, &path)?;
         let found = Substitution::find(&text, &old, &new);
         let count = found.places.len();
@@ -95,7 +95,7 @@ impl Tool for Edit {
         let first_line = excerpt::line_at(&text, found.places[0].range.start);
         let mut answer = format!("Replaced {} in {path}:\n", plural(count as u64, "occurrence"));
         excerpt::append(&mut answer, &text, &changed, &found);
-        Output::text(answer).with_structured(&Edited { replacements: count, first_line })
+        Output::text(answer).with_structured(&Answer { replacements: count, first_line })
     }
 }
 
@@ -113,7 +113,7 @@ fn ambiguous(text: &str, found: &Substitution, path: &str) -> Failure {
 
 fn load(target: &Path, path: &str) -> Result<String, Failure> {
     let reading = |error| Failure::io(format!("reading {path}"), &error);
-    let file = File::open(target).map_err(|error| nearby::explained(not_opened("reading", path, &error), path))?;
+    let file = File::open(target).map_err(|error| nearby::suggest_names(open_failure("reading", path, &error), path))?;
     let meta = file.metadata().map_err(reading)?;
     if meta.is_dir() {
         return Err(Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it."));

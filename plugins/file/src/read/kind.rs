@@ -15,7 +15,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of a file that begins with `start`.
-pub(super) fn of(start: &[u8]) -> Kind {
+pub(super) fn detect(start: &[u8]) -> Kind {
     if let Some(media_type) = image(start) {
         return Kind::Image(media_type);
     }
@@ -69,14 +69,14 @@ mod tests {
             (b"\xff\xfeh\0i\0", Kind::Binary("UTF-16 text")),
             (b"%PDF-1.7\n", Kind::Binary("a PDF document")),
         ] {
-            assert_eq!(of(start), kind, "{start:?}");
+            assert_eq!(detect(start), kind, "{start:?}");
         }
     }
 
     #[test]
     fn a_nul_far_inside_does_not_make_a_text_binary() {
         let text = [vec![b'a'; SNIFFED], vec![0]].concat();
-        assert_eq!(of(&text), Kind::Text);
-        assert_eq!(of(&text[1..]), Kind::Binary("it has NUL bytes"));
+        assert_eq!(detect(&text), Kind::Text);
+        assert_eq!(detect(&text[1..]), Kind::Binary("it has NUL bytes"));
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearby;
 use crate::notices::{self, plural, size};
-use crate::paths::not_opened;
+use crate::paths::open_failure;
 use kind::Kind;
 use window::{Range, Window};
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
 /// For programs, beside the text.
 #[derive(Serialize)]
-struct Shown {
+struct Answer {
     /// The first line shown.
     start: u64,
     /// The last; less than `start` where none is.
@@ -66,15 +66,15 @@ impl Tool for Read {
         let mut file = open(&path)?;
         let meta = file.metadata().map_err(|error| Failure::io(format!("reading {path}"), &error))?;
         if meta.is_dir() {
-            return Err(directory(&path));
+            return Err(directory_failure(&path));
         }
-        let reading = |error| if is_directory(&error) { directory(&path) } else { Failure::io(format!("reading {path}"), &error) };
+        let reading = |error| if is_directory(&error) { directory_failure(&path) } else { Failure::io(format!("reading {path}"), &error) };
         let mut buffer = vec![0; window::CHUNK];
         let filled = file.read(&mut buffer).map_err(reading)?;
-        match kind::of(&buffer[..filled]) {
+        match kind::detect(&buffer[..filled]) {
             Kind::Text => {
                 let window = window::read(&mut buffer, filled, &mut file, meta.len(), range).map_err(reading)?;
-                shown(window, range)
+                describe_window(window, range)
             }
             Kind::Image(media_type) => {
                 buffer.truncate(filled);
@@ -89,7 +89,7 @@ impl Tool for Read {
 }
 
 /// The lines, then what they are of.
-fn shown(window: Window, range: Range) -> Result<Output, Failure> {
+fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
     let Window { mut text, lines, total_lines, bytes, lossy, crlf, .. } = window;
     let end = range.offset + lines - 1;
     let of = match total_lines {
@@ -111,7 +111,7 @@ fn shown(window: Window, range: Range) -> Result<Output, Failure> {
     if lossy {
         notices::add(&mut text, "The file is not valid UTF-8: what could not be decoded is shown as \u{fffd}.");
     }
-    Output::text(text).with_structured(&Shown { start: range.offset, end, total_lines, bytes })
+    Output::text(text).with_structured(&Answer { start: range.offset, end, total_lines, bytes })
 }
 
 fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path: &str) -> Result<Output, Failure> {
@@ -136,9 +136,9 @@ fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path
 
 fn open(path: &str) -> Result<File, Failure> {
     File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => nearby::explained(Failure::io(path, &error), path),
-        ErrorKind::IsADirectory => directory(path),
-        _ => not_opened("opening", path, &error),
+        ErrorKind::NotFound => nearby::suggest_names(Failure::io(path, &error), path),
+        ErrorKind::IsADirectory => directory_failure(path),
+        _ => open_failure("opening", path, &error),
     })
 }
 
@@ -146,7 +146,7 @@ fn is_directory(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::IsADirectory
 }
 
-fn directory(path: &str) -> Failure {
+fn directory_failure(path: &str) -> Failure {
     Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Use list_directory to see what is in it.")
 }
 
