@@ -59,7 +59,7 @@ fn write_rule(table: &mut String, rule: &Value) -> Result<(), String> {
     }
     writeln!(
         table,
-        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: Borrowed::{variant}({pattern:?}), steps: {:?}, meta: {:?} }},",
+        "BuiltIn {{ name: {name:?}, tool: {tool:?}, subject: StaticPattern::{variant}({pattern:?}), steps: {:?}, meta: {:?} }},",
         Value::Array(steps).to_string(),
         Value::Object(meta).to_string(),
     )

@@ -6,7 +6,7 @@ use berth_sdk::filter::{Confidence, Filters, Input, Listing, Matcher, Purpose, R
 
 use crate::rules::{self, BUILT_IN, BuiltIn};
 use crate::strategy::{self, Step};
-use crate::text::{is_blank, marked};
+use crate::text::{is_blank, parse_mark};
 
 /// The rules of an instance: the operator's, then those that are built in.
 pub struct Engine {
@@ -25,7 +25,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn built_in(rule: &'static BuiltIn) -> Self {
+    fn from_built_in(rule: &'static BuiltIn) -> Self {
         Self {
             name: rule.name.into(),
             matcher: Matcher { tool: rule.tool.into(), subject: rule.subject.into() },
@@ -35,7 +35,7 @@ impl Rule {
         }
     }
 
-    fn own(rule: rules::Own) -> Self {
+    fn from_operator(rule: rules::OperatorRule) -> Self {
         Self { name: rule.name.into(), matcher: rule.matcher, meta: rule.meta.into(), source: "", steps: OnceCell::from(Ok(rule.steps)) }
     }
 
@@ -46,9 +46,9 @@ impl Rule {
 
 impl Filters for Engine {
     fn new(text: Option<&str>) -> Result<Self, String> {
-        let rules::Read { rules: own, replaced, problems } = text.map(rules::read).unwrap_or_default();
+        let rules::OperatorRules { rules: own, replaced, problems } = text.map(rules::read).unwrap_or_default();
         let built_in = BUILT_IN.iter().filter(|rule| !replaced.iter().any(|name| name == rule.name));
-        let rules = own.into_iter().map(Rule::own).chain(built_in.map(Rule::built_in)).collect();
+        let rules = own.into_iter().map(Rule::from_operator).chain(built_in.map(Rule::from_built_in)).collect();
         Ok(Self { rules, problems })
     }
 
@@ -76,7 +76,8 @@ impl Filters for Engine {
             Some(shorter)
         });
         // Marks alone say nothing.
-        let says = |part: &Content| part.as_text().is_none_or(|text| text.lines().any(|line| !is_blank(line) && marked(line).is_none()));
+        let says =
+            |part: &Content| part.as_text().is_none_or(|text| text.lines().any(|line| !is_blank(line) && parse_mark(line).is_none()));
         let content = content.filter(|content| content.iter().any(says));
         Ok(content.map_or(Verdict::Keep, |content| Replacement::new(content, worst).into()))
     }

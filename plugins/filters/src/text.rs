@@ -31,7 +31,7 @@ pub fn push_mark(out: &mut String, count: usize) {
 }
 
 /// The number of lines that were where this mark is, if it is one.
-pub fn marked(line: &str) -> Option<usize> {
+pub fn parse_mark(line: &str) -> Option<usize> {
     let rest = line.strip_prefix(MARK_START)?;
     MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()
 }
@@ -60,7 +60,7 @@ fn push_gap(out: &mut String, lines: &[&str], keep: &[bool]) {
     let (mut left_out, mut bytes) = (0, 0);
     for (line, keep) in lines.iter().zip(keep) {
         if !is_blank(line) {
-            left_out = usize::saturating_add(left_out, marked(line).unwrap_or(usize::from(!keep)));
+            left_out = usize::saturating_add(left_out, parse_mark(line).unwrap_or(usize::from(!keep)));
             bytes += line.len() + 1;
         }
     }
@@ -79,7 +79,7 @@ pub fn merge_marks(text: &str) -> Option<String> {
     let mut pending: Option<usize> = None;
     let mut merged = false;
     for line in text.split_inclusive('\n') {
-        let own = marked(line.trim_end_matches('\n'));
+        let own = parse_mark(line.trim_end_matches('\n'));
         match (&mut pending, own) {
             (Some(sum), Some(own)) => {
                 *sum = sum.saturating_add(own);
@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(merge_marks("... (1 line left out) ...\na\n"), None);
         let runs = "... (1 line left out) ...\n... (2 lines left out) ...\na\n... (1 line left out) ...\n... (2 lines left out) ...";
         assert_eq!(merge_marks(runs).as_deref(), Some("... (3 lines left out) ...\na\n... (3 lines left out) ...\n"));
-        assert_eq!(marked("... (1 line left out) ..."), Some(1));
-        assert_eq!(marked("... (x lines left out) ..."), None);
+        assert_eq!(parse_mark("... (1 line left out) ..."), Some(1));
+        assert_eq!(parse_mark("... (x lines left out) ..."), None);
     }
 
     #[test]

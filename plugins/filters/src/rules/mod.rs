@@ -4,7 +4,7 @@ mod read;
 
 use berth_sdk::filter::Pattern;
 
-pub use read::{MAX_RULES, MAX_TEXT, Own, Read, read};
+pub use read::{MAX_RULES, MAX_TEXT, OperatorRule, OperatorRules, read};
 
 /// A built-in rule, as the build script leaves it.
 pub struct BuiltIn {
@@ -13,7 +13,7 @@ pub struct BuiltIn {
     /// A glob over tools' names.
     pub tool: &'static str,
     /// What it is for.
-    pub subject: Borrowed,
+    pub subject: StaticPattern,
     /// Its steps as a JSON array.
     pub steps: &'static str,
     /// What the listing says of it, as a JSON object.
@@ -22,7 +22,7 @@ pub struct BuiltIn {
 
 /// A [`Pattern`] that can stand in a static.
 #[derive(Clone, Copy)]
-pub enum Borrowed {
+pub enum StaticPattern {
     /// The whole subject.
     Exact(&'static str),
     /// Its first words.
@@ -31,12 +31,12 @@ pub enum Borrowed {
     Regex(&'static str),
 }
 
-impl From<Borrowed> for Pattern {
-    fn from(pattern: Borrowed) -> Self {
+impl From<StaticPattern> for Pattern {
+    fn from(pattern: StaticPattern) -> Self {
         match pattern {
-            Borrowed::Exact(text) => Self::Exact(text.into()),
-            Borrowed::Prefix(text) => Self::Prefix(text.into()),
-            Borrowed::Regex(text) => Self::Regex(text.into()),
+            StaticPattern::Exact(text) => Self::Exact(text.into()),
+            StaticPattern::Prefix(text) => Self::Prefix(text.into()),
+            StaticPattern::Regex(text) => Self::Regex(text.into()),
         }
     }
 }

@@ -13,9 +13,9 @@ pub const MAX_RULES: usize = 256;
 
 /// What was made of the operator's rules.
 #[derive(Default)]
-pub struct Read {
+pub struct OperatorRules {
     /// Those that can be used and are enabled, in their order.
-    pub rules: Vec<Own>,
+    pub rules: Vec<OperatorRule>,
     /// The names of all rules that can be used: of the built-in ones, these are out of force.
     pub replaced: Vec<String>,
     /// What is wrong with the others.
@@ -23,7 +23,7 @@ pub struct Read {
 }
 
 /// A rule of the operator's.
-pub struct Own {
+pub struct OperatorRule {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -35,8 +35,8 @@ pub struct Own {
 }
 
 /// Reads `filters.toml`. A rule that is wrong is left out, the others count.
-pub fn read(text: &str) -> Read {
-    let mut read = Read::default();
+pub fn read(text: &str) -> OperatorRules {
+    let mut read = OperatorRules::default();
     if text.len() >= MAX_TEXT {
         read.problems.push("the file has 1 MiB or more, and none of its rules is in force: shorten it".to_owned());
         return read;
@@ -63,7 +63,7 @@ pub fn read(text: &str) -> Read {
     read
 }
 
-fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeValue<'a>>>, read: &mut Read) {
+fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeValue<'a>>>, read: &mut OperatorRules) {
     let many = rules.len();
     for rule in rules.take(MAX_RULES) {
         let line = line_of(text, rule.span().start);
@@ -77,7 +77,7 @@ fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeVal
                 read.replaced.push(name);
                 read.rules.extend(rule);
             }
-            Err(Wrong { at, what }) => {
+            Err(RuleError { at, what }) => {
                 let line = at.map_or(line, |at| line_of(text, at));
                 read.problems.push(format!("line {line}: {shown}: {what}"));
             }
@@ -89,21 +89,21 @@ fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeVal
 }
 
 /// What is wrong with a rule, and where in the text, if that is known better than by the rule itself.
-struct Wrong {
+struct RuleError {
     at: Option<usize>,
     what: String,
 }
 
-impl From<String> for Wrong {
+impl From<String> for RuleError {
     fn from(what: String) -> Self {
         Self { at: None, what }
     }
 }
 
 /// The name of a rule, and the rule where it is enabled.
-fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<Own>), Wrong> {
+fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<OperatorRule>), RuleError> {
     let rule = Written::deserialize(ValueDeserializer::from(rule))
-        .map_err(|error| Wrong { at: error.span().map(|span| span.start), what: error.message().to_owned() })?;
+        .map_err(|error| RuleError { at: error.span().map(|span| span.start), what: error.message().to_owned() })?;
     let name = rule.name;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     if !(1..=64).contains(&name.len()) || !name.bytes().all(fits) {
@@ -137,7 +137,7 @@ fn read_rule(rule: Spanned<DeValue<'_>>) -> Result<(String, Option<Own>), Wrong>
         meta["examples"] = rule.examples.into_iter().map(|example| example.0).collect();
     }
     let steps = strategies.iter().map(Step::new).collect::<Result<_, _>>()?;
-    let own = Own { name: name.clone(), matcher: Matcher { tool: tool.into(), subject }, steps, meta: meta.to_string() };
+    let own = OperatorRule { name: name.clone(), matcher: Matcher { tool: tool.into(), subject }, steps, meta: meta.to_string() };
     Ok((name, rule.enabled.then_some(own)))
 }
 
@@ -150,13 +150,13 @@ struct Written {
     matcher: Option<Match>,
     tool: Option<String>,
     strategy: Option<Strategies>,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     enabled: bool,
     #[serde(default)]
     examples: Vec<Example>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

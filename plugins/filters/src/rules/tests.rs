@@ -85,7 +85,7 @@ fn the_built_in_rules_are_right() {
     assert!(BUILT_IN.len() >= 25);
     for rule in BUILT_IN {
         crate::strategy::from_json(rule.steps).unwrap_or_else(|what| panic!("{}: {what}", rule.name));
-        if let Borrowed::Regex(expression) = rule.subject {
+        if let StaticPattern::Regex(expression) = rule.subject {
             crate::strategy::compile(expression).unwrap_or_else(|what| panic!("{}: {what}", rule.name));
         }
     }

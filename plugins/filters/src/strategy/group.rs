@@ -34,7 +34,7 @@ impl Run for Grouped {
             return Outcome::Unknown;
         }
         findings::attach_rules(&mut items);
-        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW, marked: marked(part.lines, &items) };
+        let mut out = Writer { lines: part.lines, out: String::new(), is_few: many <= FEW, marked: parse_mark(part.lines, &items) };
         out.write(&items);
         Outcome::Text(out.out, Confidence::Full)
     }
@@ -49,7 +49,7 @@ struct Writer<'a> {
 }
 
 /// The sum of the marks that stand alone between findings: what they parted is put together now.
-fn marked(lines: &[&str], items: &[Item<'_>]) -> usize {
+fn parse_mark(lines: &[&str], items: &[Item<'_>]) -> usize {
     items.iter().filter_map(|item| item.marks(lines)).sum()
 }
 

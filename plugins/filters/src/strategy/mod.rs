@@ -202,11 +202,11 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
 ///
 /// Why it can't be used, for the operator.
 pub fn compile(expression: &str) -> Result<Regex, String> {
-    checked(expression)?;
-    RegexBuilder::new(expression).size_limit(MAX_PROGRAM).build().map_err(|error| wrong(expression, &error))
+    check_length(expression)?;
+    RegexBuilder::new(expression).size_limit(MAX_PROGRAM).build().map_err(|error| describe_error(expression, &error))
 }
 
-fn checked(expression: &str) -> Result<(), String> {
+fn check_length(expression: &str) -> Result<(), String> {
     match expression.chars().count() {
         0 => Err("an empty expression fits everything: leave it out".to_owned()),
         many if many > MAX_REGEX => Err(format!("an expression of {many} characters: at most {MAX_REGEX} are allowed, so split it")),
@@ -214,7 +214,7 @@ fn checked(expression: &str) -> Result<(), String> {
     }
 }
 
-fn wrong(expression: &str, error: &regex::Error) -> String {
+fn describe_error(expression: &str, error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(_) => {
             format!("the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions")
@@ -234,7 +234,7 @@ struct Patterns(RegexSet);
 impl Patterns {
     fn new(parameter: &str, expressions: &[String]) -> Result<Self, String> {
         for expression in expressions {
-            checked(expression).map_err(|what| format!("`{parameter}`: {what}"))?;
+            check_length(expression).map_err(|what| format!("`{parameter}`: {what}"))?;
         }
         match RegexSetBuilder::new(expressions).size_limit(MAX_PROGRAM).build() {
             Ok(set) => Ok(Self(set)),

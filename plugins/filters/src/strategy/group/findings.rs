@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::guard::Level;
-use crate::text::{indent, is_blank, marked};
+use crate::text::{indent, is_blank, parse_mark};
 
 /// A piece of the output.
 pub(super) enum Item<'a> {
@@ -20,7 +20,7 @@ impl<'a> Item<'a> {
         let Self::Lines(range) = self else { return None };
         let mut sum = 0;
         for line in lines[range.clone()].iter().filter(|line| !is_blank(line)) {
-            sum = usize::saturating_add(sum, marked(line)?);
+            sum = usize::saturating_add(sum, parse_mark(line)?);
         }
         (sum > 0).then_some(sum)
     }
