@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
-use crate::asked::{self, Kind};
 use crate::page::{self, Page, charset};
+use crate::request::{self, Kind};
 
 /// Characters of an answer where nobody says.
 const DEFAULT_LENGTH: usize = 20_000;
@@ -51,14 +51,14 @@ impl Tool for Fetch {
     type Arguments = Arguments;
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let answer = success(asked::request("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
-        let page = readable(&answer, arguments.raw.unwrap_or(false))?;
-        let part = Part::of(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
+        let answer = success(request::build("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
+        let page = read_text(&answer, arguments.raw.unwrap_or(false))?;
+        let part = Part::new(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
         // What is ours stands by itself: a page can't pass off its words for it.
-        let told = told(&answer, &arguments.url, &page, &part);
+        let notes = describe(&answer, &arguments.url, &page, &part);
         let mut output = Output::default();
-        if !told.is_empty() {
-            output = output.with(Content::text(told));
+        if !notes.is_empty() {
+            output = output.with(Content::text(notes));
         }
         let text = Content { media_type: Some(page.media_type.to_owned()), ..Content::text(part.text) };
         Ok(output.with(text))
@@ -68,19 +68,19 @@ impl Tool for Fetch {
 /// The answer, where its status tells of a success. What a server says to a failure goes along with that, in a part of its own: it often
 /// tells what is missing.
 pub(crate) fn success(answer: Response) -> Result<Response, Failure> {
-    let told = if answer.status < 400 { None } else { explanation(&answer) };
-    answer.error_for_status().map_err(|failure| match told {
-        Some(told) => failure.with_content(told),
+    let explanation = if answer.status < 400 { None } else { read_explanation(&answer) };
+    answer.error_for_status().map_err(|failure| match explanation {
+        Some(explanation) => failure.with_content(explanation),
         None => failure,
     })
 }
 
 /// The text of an answer that is none of what was asked for.
-fn explanation(answer: &Response) -> Option<Content> {
-    if asked::kind(&answer.media_type(), &answer.body) == Kind::Binary {
+fn read_explanation(answer: &Response) -> Option<Content> {
+    if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
         return None;
     }
-    let Page { text, media_type, .. } = readable(answer, false).ok()?;
+    let Page { text, media_type, .. } = read_text(answer, false).ok()?;
     let text = text.trim();
     let end = text.char_indices().nth(MAX_EXPLANATION).map(|(at, _)| at);
     let text = end.map_or_else(|| text.to_owned(), |end| format!("{} …", &text[..end]));
@@ -88,12 +88,12 @@ fn explanation(answer: &Response) -> Option<Content> {
 }
 
 /// The text of an answer.
-fn readable(answer: &Response, raw: bool) -> Result<Page, Failure> {
+fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
     let media_type = answer.media_type();
     let content_type = answer.header("content-type").unwrap_or_default();
     let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
     let as_it_is = |media_type| Page { text: charset::decode(&answer.body, content_type), media_type, cut: false, bare: false };
-    Ok(match asked::kind(&media_type, &answer.body) {
+    Ok(match request::body_kind(&media_type, &answer.body) {
         Kind::Html if !raw => page::markdown(&charset::decode(&answer.body, content_type), &base),
         Kind::Xml if !raw => {
             let text = charset::decode(&answer.body, content_type);
@@ -104,18 +104,18 @@ fn readable(answer: &Response, raw: bool) -> Result<Page, Failure> {
         Kind::Text if media_type.contains("json") => as_it_is("application/json"),
         Kind::Text if media_type == "text/markdown" => as_it_is("text/markdown"),
         Kind::Text => as_it_is("text/plain"),
-        Kind::Binary => described(answer, &media_type),
+        Kind::Binary => describe_binary(answer, &media_type),
     })
 }
 
 /// What a binary is, instead of what is in it.
-fn described(answer: &Response, media_type: &str) -> Page {
+fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
     let whole = answer.header("content-length").and_then(|length| length.parse().ok()).filter(|_| answer.cut);
     let size = match (whole, answer.cut) {
-        (Some(whole), _) => asked::size(whole),
-        (None, true) => format!("more than {}", asked::size(answer.body.len())),
-        (None, false) => asked::size(answer.body.len()),
+        (Some(whole), _) => request::size(whole),
+        (None, true) => format!("more than {}", request::size(answer.body.len())),
+        (None, false) => request::size(answer.body.len()),
     };
     let name = file_name(answer).map(|name| format!(", named {name:?}")).unwrap_or_default();
     Page {
@@ -128,7 +128,7 @@ fn described(answer: &Response, media_type: &str) -> Page {
 
 /// The name that the server gives it, or that it has in the URL.
 fn file_name(answer: &Response) -> Option<String> {
-    let told = answer.header("content-disposition").and_then(|value| value.split_once("filename=")).map(|(_, name)| {
+    let from_header = answer.header("content-disposition").and_then(|value| value.split_once("filename=")).map(|(_, name)| {
         let name = name.trim_start();
         match name.strip_prefix('"') {
             Some(quoted) => quoted.split('"').next().unwrap_or_default(),
@@ -137,7 +137,7 @@ fn file_name(answer: &Response) -> Option<String> {
         .to_owned()
     });
     let in_url = || Some(Url::parse(&answer.url).ok()?.path_segments()?.next_back()?.to_owned());
-    let mut name = told.filter(|name| !name.is_empty()).or_else(in_url).filter(|name| !name.is_empty())?;
+    let mut name = from_header.filter(|name| !name.is_empty()).or_else(in_url).filter(|name| !name.is_empty())?;
     name.truncate(name.floor_char_boundary(200));
     Some(name)
 }
@@ -151,7 +151,7 @@ struct Part {
 }
 
 impl Part {
-    fn of(text: &str, start: usize, length: usize) -> Result<Self, Failure> {
+    fn new(text: &str, start: usize, length: usize) -> Result<Self, Failure> {
         let total = text.chars().count();
         if start > 0 && start >= total {
             let failure = Failure::invalid(format!("start_index is {start}, and the page has {total} characters"));
@@ -164,31 +164,31 @@ impl Part {
 }
 
 /// What there is to know beside the text.
-fn told(answer: &Response, asked: &str, page: &Page, part: &Part) -> String {
-    let mut told = Vec::new();
-    let same = Url::parse(asked).is_ok_and(|asked| asked.as_str() == answer.url);
+fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) -> String {
+    let mut notes = Vec::new();
+    let same = Url::parse(requested_url).is_ok_and(|url| url.as_str() == answer.url);
     if !same {
-        told.push(format!("URL: {}", answer.url));
+        notes.push(format!("URL: {}", answer.url));
     }
     if answer.status != 200 {
-        told.push(format!("Status: {}", answer.status));
+        notes.push(format!("Status: {}", answer.status));
     }
     if part.start > 0 || part.end < part.total {
-        told.push(format!("Characters {} to {} of {}.", part.start, part.end, part.total));
+        notes.push(format!("Characters {} to {} of {}.", part.start, part.end, part.total));
     }
     if part.end < part.total {
-        told.push(format!("To read on: start_index = {}.", part.end));
+        notes.push(format!("To read on: start_index = {}.", part.end));
     } else if answer.cut || page.cut {
-        told.push(format!("The page is longer than what is read of one: only {} of it were.", asked::size(answer.body.len())));
+        notes.push(format!("The page is longer than what is read of one: only {} of it were.", request::size(answer.body.len())));
     }
     if answer.body.is_empty() {
-        told.push("The answer is empty: there is nothing to read at this URL.".to_owned());
+        notes.push("The answer is empty: there is nothing to read at this URL.".to_owned());
     } else if part.total == 0 {
-        told.push("The page has no text: it may be made by scripts, which are not run.".to_owned());
+        notes.push("The page has no text: it may be made by scripts, which are not run.".to_owned());
     } else if page.bare {
-        told.push("The page has no text but its title: it may be made by scripts, which are not run.".to_owned());
+        notes.push("The page has no text but its title: it may be made by scripts, which are not run.".to_owned());
     }
-    told.join("\n")
+    notes.join("\n")
 }
 
 #[cfg(test)]
@@ -197,14 +197,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::served::{Served, html};
+    use crate::test_server::{TestServer, html};
 
     /// The parts of what is told of one answer.
     #[track_caller]
     fn fetch(answer: &[u8], arguments: &Value) -> Result<Vec<String>, Failure> {
-        let served = Served::once(answer);
+        let server = TestServer::answer_once(answer);
         let mut arguments = arguments.clone();
-        arguments["url"] = format!("{}/a/page", served.url).into();
+        arguments["url"] = format!("{}/a/page", server.url).into();
         let output = testing::call::<Fetch>(arguments)?;
         Ok(output.content.iter().map(|part| part.as_text().unwrap().to_owned()).collect())
     }
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn a_page_is_markdown() {
         let page = "<title>Site</title><body><nav><a href=/>Home</a></nav><h1>Title</h1><p>Some <b>bold</b> text with <a href='../x'>a link</a>.</p>";
-        let served = Served::once(&html(page));
-        let output = testing::call::<Fetch>(json!({ "url": format!("{}/a/page", served.url) })).unwrap();
-        assert_eq!(output.joined_text(), format!("# Title\n\nSome **bold** text with [a link]({}/x).\n", served.url));
+        let server = TestServer::answer_once(&html(page));
+        let output = testing::call::<Fetch>(json!({ "url": format!("{}/a/page", server.url) })).unwrap();
+        assert_eq!(output.joined_text(), format!("# Title\n\nSome **bold** text with [a link]({}/x).\n", server.url));
         assert_eq!(output.content[0].media_type.as_deref(), Some("text/markdown"));
     }
 
@@ -263,15 +263,15 @@ mod tests {
 
     #[test]
     fn what_a_server_says_to_a_failure_goes_along() {
-        let told = |answer: &[u8]| fetch(answer, &json!({})).unwrap_err().joined_text();
+        let explanation = |answer: &[u8]| fetch(answer, &json!({})).unwrap_err().joined_text();
         let json = b"HTTP/1.0 422 No\r\ncontent-type: application/json\r\n\r\n{\"error\": \"page is from 1 on\"}";
-        assert_eq!(told(json), "{\"error\": \"page is from 1 on\"}");
+        assert_eq!(explanation(json), "{\"error\": \"page is from 1 on\"}");
         let page = b"HTTP/1.0 404 No\r\ncontent-type: text/html\r\n\r\n<nav><a href=/>Home</a></nav><h1>Gone</h1><p>It is <b>here</b> now.";
-        assert!(told(page).contains("# Gone") && told(page).contains("**here**"), "{}", told(page));
+        assert!(explanation(page).contains("# Gone") && explanation(page).contains("**here**"), "{}", explanation(page));
         let long = format!("HTTP/1.0 500 No\r\ncontent-type: text/plain\r\n\r\n{}", "é".repeat(9000));
-        assert_eq!(told(long.as_bytes()).chars().count(), MAX_EXPLANATION + 2);
+        assert_eq!(explanation(long.as_bytes()).chars().count(), MAX_EXPLANATION + 2);
         for silent in ["404 No\r\ncontent-type: image/png\r\n\r\nx", "404 No\r\n\r\n \n", "304 No\r\n\r\nelsewhere"] {
-            assert_eq!(told(format!("HTTP/1.0 {silent}").as_bytes()), "");
+            assert_eq!(explanation(format!("HTTP/1.0 {silent}").as_bytes()), "");
         }
     }
 

@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::asked::{self, Kind};
 use crate::page::charset;
+use crate::request::{self, Kind};
 
 /// Bytes of a body that is a text, which stands in the answer twice.
 const MAX_TEXT: usize = 1 << 20;
@@ -92,7 +92,7 @@ impl Tool for HttpRequest {
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        let mut request = asked::request(arguments.method.name(), &arguments.url);
+        let mut request = request::build(arguments.method.name(), &arguments.url);
         for (name, value) in arguments.headers.unwrap_or_default() {
             // Whatever it is, it was meant for this server.
             request = request.private_header(name, value);
@@ -114,7 +114,7 @@ fn output(answer: &Response) -> Result<Output, Failure> {
         let value = if is_secret(name) { "[redacted]" } else { value };
         headers.entry(name.clone()).and_modify(|known| known.extend([", ", value])).or_insert_with(|| value.to_owned());
     }
-    let is_text = asked::kind(&media_type, &answer.body) != Kind::Binary || media_type == "image/svg+xml";
+    let is_text = request::body_kind(&media_type, &answer.body) != Kind::Binary || media_type == "image/svg+xml";
     let mut truncated = answer.cut;
     let body = is_text.then(|| {
         let mut text = charset::decode(&answer.body, answer.header("content-type").unwrap_or_default());
@@ -160,27 +160,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::served::Served;
+    use crate::test_server::TestServer;
 
     #[test]
     fn the_status_is_the_answer() {
-        let served = Served::once(b"HTTP/1.0 404 No\r\nContent-Type: application/json\r\nX-A: 1\r\nX-A: 2\r\n\r\n{\"error\": 1}");
-        let url = format!("{}/x", served.url);
+        let server =
+            TestServer::answer_once(b"HTTP/1.0 404 No\r\nContent-Type: application/json\r\nX-A: 1\r\nX-A: 2\r\n\r\n{\"error\": 1}");
+        let url = format!("{}/x", server.url);
         let output = testing::call::<HttpRequest>(json!({ "url": url })).unwrap();
         let headers = json!({ "content-type": "application/json", "x-a": "1, 2" });
         let expected = json!({ "status": 404, "url": url, "headers": headers, "body": "{\"error\": 1}", "truncated": false });
         assert_eq!(output.structured, Some(expected));
         assert_eq!(output.content[0].as_text(), Some(format!("404 {url}\ncontent-type: application/json\nx-a: 1, 2\n").as_str()));
         assert_eq!(output.content[1].as_text(), Some("{\"error\": 1}"));
-        assert!(served.asked().starts_with("GET /x HTTP/1.0\r\n"));
+        assert!(server.request().starts_with("GET /x HTTP/1.0\r\n"));
     }
 
     #[test]
     fn a_body_is_sent() {
-        let served = Served::once(b"HTTP/1.0 201 Made\r\n\r\n");
-        let arguments = json!({ "url": served.url, "method": "POST", "json": { "a": 1 }, "headers": { "X-Trace": "7" } });
+        let server = TestServer::answer_once(b"HTTP/1.0 201 Made\r\n\r\n");
+        let arguments = json!({ "url": server.url, "method": "POST", "json": { "a": 1 }, "headers": { "X-Trace": "7" } });
         assert_eq!(testing::call::<HttpRequest>(arguments).unwrap().structured.unwrap()["status"], 201);
-        let asked = served.asked();
+        let asked = server.request();
         assert!(asked.starts_with("POST / HTTP/1.0\r\n") && asked.ends_with("\r\n\r\n{\"a\":1}"), "{asked}");
         assert!(asked.contains("\r\ncontent-type: application/json\r\n") && asked.contains("\r\nx-trace: 7\r\n"), "{asked}");
         let both = testing::call::<HttpRequest>(json!({ "url": "http://127.0.0.1:1/", "json": {}, "body": "1" })).unwrap_err();
@@ -189,16 +190,16 @@ mod tests {
 
     #[test]
     fn secrets_of_the_server_stay_out_of_the_answer() {
-        let served = Served::once(b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok");
-        let output = testing::call::<HttpRequest>(json!({ "url": served.url })).unwrap();
+        let server = TestServer::answer_once(b"HTTP/1.0 200 OK\r\nSet-Cookie: id=s3cr3t\r\nX-Auth-Token: s3cr3t\r\n\r\nok");
+        let output = testing::call::<HttpRequest>(json!({ "url": server.url })).unwrap();
         assert_eq!(output.structured.as_ref().unwrap()["headers"]["set-cookie"], "[redacted]");
         assert!(!format!("{output:?}").contains("s3cr3t"));
     }
 
     #[test]
     fn what_is_no_text_travels_as_bytes() {
-        let served = Served::once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
-        let output = testing::call::<HttpRequest>(json!({ "url": served.url })).unwrap();
+        let server = TestServer::answer_once(b"HTTP/1.0 200 OK\r\ncontent-type: image/png\r\n\r\n\x89PNG\0");
+        let output = testing::call::<HttpRequest>(json!({ "url": server.url })).unwrap();
         assert_eq!(output.content[1], Content::bytes(b"\x89PNG\0".as_slice(), "image/png"));
         assert_eq!(output.structured.unwrap()["body"], Value::Null);
     }

@@ -1,11 +1,11 @@
 //! The built-in web tools.
 
-mod asked;
 mod fetch;
 mod http_request;
 pub mod page;
+mod request;
 #[cfg(test)]
-mod served;
+mod test_server;
 mod web_scrape;
 
 berth_sdk::plugin! {

@@ -1,4 +1,4 @@
-mod missed;
+mod no_match;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::asked::{self, Kind};
 use crate::fetch::success;
 use crate::page::charset;
 use crate::page::dom::Dom;
+use crate::request::{self, Kind};
 
 /// Values where nobody says.
 const DEFAULT_LIMIT: usize = 10;
@@ -115,9 +115,9 @@ impl Tool for WebScrape {
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
         // What is wrong with them is told before anybody is asked.
-        let wanted = Wanted::of(&arguments)?;
-        let answer = success(asked::request("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?)?;
-        if asked::kind(&answer.media_type(), &answer.body) == Kind::Binary {
+        let query = Query::new(&arguments)?;
+        let answer = success(request::build("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?)?;
+        if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
             let message = format!("it is no page, but {}", answer.media_type());
             return Err(Failure::permanent("no-page", message));
         }
@@ -125,20 +125,20 @@ impl Tool for WebScrape {
         let dom = Dom::parse(&text);
         let base = Url::parse(&answer.url).map_err(|error| Failure::permanent("url", error.to_string()))?;
         let truncated = answer.cut || dom.cut;
-        let mut taken = Taken { base, room: MAX_ALL, total: 0, truncated, is_empty: true, attributes: BTreeMap::new() };
+        let mut collector = Collector { base, room: MAX_ALL, total: 0, truncated, is_empty: true, attributes: BTreeMap::new() };
         let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-        let results = taken.results(&wanted, &dom.html, limit);
-        if taken.total == 0 {
-            return Err(missed::failure(&wanted, &dom.html));
+        let results = collector.collect_results(&query, &dom.html, limit);
+        if collector.total == 0 {
+            return Err(no_match::failure(&query, &dom.html));
         }
-        let lacking = missed::lacking(&wanted, &taken.attributes);
+        let lacking = no_match::find_lacking(&query, &collector.attributes);
         if let Some((message, part)) = &lacking
-            && taken.is_empty
+            && collector.is_empty
         {
-            return Err(missed::attribute(message, part.clone()));
+            return Err(no_match::attribute_failure(message, part.clone()));
         }
         let (missing, others) = lacking.unzip();
-        let envelope = Envelope { url: answer.url, results, total: taken.total, truncated: taken.truncated, missing };
+        let envelope = Envelope { url: answer.url, results, total: collector.total, truncated: collector.truncated, missing };
         let text = serde_json::to_string_pretty(&envelope)?;
         let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(text) };
         let mut output = Output::from(part);
@@ -150,14 +150,14 @@ impl Tool for WebScrape {
 }
 
 /// What is asked for, understood.
-struct Wanted {
-    fields: Vec<Wish>,
+struct Query {
+    fields: Vec<FieldQuery>,
     /// Whether there are names: else there is one field without.
     named: bool,
     items: Option<(String, Selector)>,
 }
 
-struct Wish {
+struct FieldQuery {
     name: String,
     source: String,
     selector: Selector,
@@ -171,30 +171,30 @@ enum Extract {
     Attribute(String),
 }
 
-impl Wanted {
-    fn of(arguments: &Arguments) -> Result<Self, Failure> {
-        let extract = Extract::of(arguments.extract.as_deref())?;
-        let wish = |name: &str, source: &str, extract| {
-            Ok::<_, Failure>(Wish { name: name.to_owned(), source: source.to_owned(), selector: selector(source)?, extract })
+impl Query {
+    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+        let extract = Extract::parse(arguments.extract.as_deref())?;
+        let query = |name: &str, source: &str, extract| {
+            Ok::<_, Failure>(FieldQuery { name: name.to_owned(), source: source.to_owned(), selector: selector(source)?, extract })
         };
         let object = match &arguments.select {
             Select::One(text) => as_object(text)?,
             Select::Named(_) => None,
         };
         let (fields, named) = match object.as_ref().unwrap_or(&arguments.select) {
-            Select::One(source) => (vec![wish("", source, extract)?], false),
+            Select::One(source) => (vec![query("", source, extract)?], false),
             Select::Named(fields) if fields.is_empty() || fields.len() > MAX_FIELDS => {
                 return Err(Failure::invalid(format!("`select` names {} fields, and takes 1 to {MAX_FIELDS}", fields.len())));
             }
             Select::Named(fields) => {
-                let wishes = fields.iter().map(|(name, field)| match field {
-                    Field::Selector(source) => wish(name, source, extract.clone()),
+                let queries = fields.iter().map(|(name, field)| match field {
+                    Field::Selector(source) => query(name, source, extract.clone()),
                     Field::Full(field) => {
-                        let own = field.extract.as_deref().map(|own| Extract::of(Some(own))).transpose()?;
-                        wish(name, &field.select, own.unwrap_or_else(|| extract.clone()))
+                        let own = field.extract.as_deref().map(|own| Extract::parse(Some(own))).transpose()?;
+                        query(name, &field.select, own.unwrap_or_else(|| extract.clone()))
                     }
                 });
-                (wishes.collect::<Result<_, _>>()?, true)
+                (queries.collect::<Result<_, _>>()?, true)
             }
         };
         let items = arguments.items.as_deref().map(|source| Ok::<_, Failure>((source.to_owned(), selector(source)?))).transpose()?;
@@ -220,7 +220,7 @@ fn as_object(text: &str) -> Result<Option<Select>, Failure> {
 }
 
 impl Extract {
-    fn of(text: Option<&str>) -> Result<Self, Failure> {
+    fn parse(text: Option<&str>) -> Result<Self, Failure> {
         match text {
             None | Some("text") => Ok(Self::Text),
             Some("html") => Ok(Self::Html),
@@ -256,7 +256,7 @@ fn selector(source: &str) -> Result<Selector, Failure> {
 }
 
 /// What is being taken, and how much still can be.
-struct Taken<'w> {
+struct Collector<'w> {
     base: Url,
     room: usize,
     total: usize,
@@ -276,9 +276,9 @@ struct Attributes {
     others: BTreeSet<String>,
 }
 
-impl<'w> Taken<'w> {
-    fn results(&mut self, wanted: &'w Wanted, page: &Html, limit: usize) -> Value {
-        if let Some((_, items)) = &wanted.items {
+impl<'w> Collector<'w> {
+    fn collect_results(&mut self, query: &'w Query, page: &Html, limit: usize) -> Value {
+        if let Some((_, items)) = &query.items {
             let mut rows = Vec::new();
             for item in page.select(items) {
                 self.total += 1;
@@ -286,43 +286,43 @@ impl<'w> Taken<'w> {
                     self.truncated = true;
                     continue;
                 }
-                let value = |wish: &'w Wish, this: &mut Self| {
-                    let first = item.select(&wish.selector).find_map(|element| this.value(element, wish));
-                    (wish.name.clone(), first.map_or(Value::Null, Value::String))
+                let value = |field: &'w FieldQuery, this: &mut Self| {
+                    let first = item.select(&field.selector).find_map(|element| this.value(element, field));
+                    (field.name.clone(), first.map_or(Value::Null, Value::String))
                 };
-                rows.push(Value::Object(wanted.fields.iter().map(|wish| value(wish, self)).collect()));
+                rows.push(Value::Object(query.fields.iter().map(|field| value(field, self)).collect()));
             }
             return Value::Array(rows);
         }
         let mut fields = Map::new();
-        for wish in &wanted.fields {
+        for field in &query.fields {
             let mut values = Vec::new();
-            for element in page.select(&wish.selector) {
+            for element in page.select(&field.selector) {
                 self.total += 1;
                 if values.len() >= limit {
                     self.truncated = true;
-                } else if let Some(value) = self.value(element, wish) {
+                } else if let Some(value) = self.value(element, field) {
                     values.push(Value::String(value));
                 }
             }
-            if !wanted.named {
+            if !query.named {
                 return Value::Array(values);
             }
-            fields.insert(wish.name.clone(), Value::Array(values));
+            fields.insert(field.name.clone(), Value::Array(values));
         }
         Value::Object(fields)
     }
 
     /// What is asked for of an element; None where it hasn't that attribute.
-    fn value(&mut self, element: ElementRef<'_>, wish: &'w Wish) -> Option<String> {
+    fn value(&mut self, element: ElementRef<'_>, field: &'w FieldQuery) -> Option<String> {
         let most = MAX_VALUE.min(self.room);
-        let mut value = match &wish.extract {
+        let mut value = match &field.extract {
             Extract::Text => text(element, most),
             Extract::Html => html(element, most),
             Extract::Attribute(name) => {
-                let attributes = self.attributes.entry(&wish.name).or_default();
+                let attributes = self.attributes.entry(&field.name).or_default();
                 let Some(value) = element.attr(name) else {
-                    missed::keep(&mut attributes.others, element.value());
+                    no_match::add_names(&mut attributes.others, element.value());
                     return None;
                 };
                 attributes.found = true;

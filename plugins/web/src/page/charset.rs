@@ -7,8 +7,8 @@ const HEAD: usize = 1024;
 
 /// The text, whatever the bytes are: what is none becomes `U+FFFD`. A byte order mark wins over `content_type`, which wins over the page.
 pub fn decode(bytes: &[u8], content_type: &str) -> String {
-    let told = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-    let encoding = told.or_else(|| parameter(content_type)).or_else(|| declared(bytes)).unwrap_or_else(|| guess(bytes));
+    let by_mark = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
+    let encoding = by_mark.or_else(|| parameter(content_type)).or_else(|| find_declared(bytes)).unwrap_or_else(|| guess(bytes));
     encoding.decode(bytes).0.into_owned()
 }
 
@@ -21,7 +21,7 @@ fn parameter(content_type: &str) -> Option<&'static Encoding> {
 }
 
 /// `<meta charset>`, the longer form of it, or the XML declaration.
-fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
+fn find_declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let head: String = bytes.iter().take(HEAD).map(|byte| char::from(byte.to_ascii_lowercase())).collect();
     let in_meta = head.match_indices("<meta").find_map(|(at, _)| {
         let tag = &head[at..];

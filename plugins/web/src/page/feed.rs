@@ -22,7 +22,7 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// The time after which entries have no text.
 const MAX_TIME: Duration = Duration::from_secs(3);
 
-/// What is told of a feed and of each entry.
+/// What is shown of a feed and of each entry.
 #[derive(Default)]
 struct Entry {
     title: String,
@@ -55,10 +55,13 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
             Some(link) => format!("## [{}]({})\n", markdown::bracketed(&title), String::from(link).replace('(', "%28").replace(')', "%29")),
             None => format!("## {}\n", markdown::line(&title)),
         });
-        let told: Vec<String> =
-            [&entry.date, &entry.author].into_iter().map(|told| markdown::line(&one_line(told))).filter(|told| !told.is_empty()).collect();
-        if !told.is_empty() {
-            text.push_str(&format!("{}\n", told.join(", ")));
+        let details: Vec<String> = [&entry.date, &entry.author]
+            .into_iter()
+            .map(|detail| markdown::line(&one_line(detail)))
+            .filter(|detail| !detail.is_empty())
+            .collect();
+        if !details.is_empty() {
+            text.push_str(&format!("{}\n", details.join(", ")));
         }
         text.push('\n');
         if began.elapsed() < MAX_TIME {
@@ -195,7 +198,7 @@ fn push_text(text: &mut String, html: &str, base: &Url) {
         return;
     }
     let dom = Dom::parse(html);
-    let flat = Flat::of(&dom.html);
+    let flat = Flat::new(&dom.html);
     let (rendered, _) = markdown::render(&flat, &main_text::whole(&flat), base);
     if !rendered.is_empty() {
         text.push_str(&rendered);

@@ -25,7 +25,7 @@ pub(super) enum What<'a> {
 }
 
 impl<'a> Flat<'a> {
-    pub(super) fn of(html: &'a Html) -> Self {
+    pub(super) fn new(html: &'a Html) -> Self {
         use scraper::StrTendril;
         let text = |text: &'a StrTendril| -> &'a str { text };
         let mut items: Vec<Item<'a>> = Vec::new();

@@ -10,7 +10,7 @@ use scraper::node::Element;
 use super::flat::{Flat, What};
 
 /// What is left of a page.
-pub(super) struct Kept {
+pub(super) struct MainText {
     /// The item in which it lies.
     pub(super) root: usize,
     /// The items that are left out, each with all that it holds.
@@ -27,31 +27,31 @@ const BELIEVED: f64 = 0.4;
 const MOST_OF_NOISE: f64 = 800.0;
 
 /// Finds the main text.
-pub(super) fn find(flat: &Flat<'_>) -> Kept {
+pub(super) fn find(flat: &Flat<'_>) -> MainText {
     let mut gone: Vec<bool> = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
     let body = flat.find(0..flat.items.len(), "body").unwrap_or(0);
     let whole = gone.clone();
-    let seen = Sums::of(flat, &gone);
+    let seen = Sums::new(flat, &gone);
     mark_noise(flat, &seen, body, &mut gone);
-    let sums = Sums::of(flat, &gone);
+    let sums = Sums::new(flat, &gone);
     let root = main_part(flat, &sums, &gone, body);
     prune_links(flat, &sums, root, &mut gone);
-    let left = Sums::of(flat, &gone);
+    let left = Sums::new(flat, &gone);
     let (kept, all) = (left.letters(flat, root), seen.letters(flat, body));
     if kept >= 250 && kept * 5 >= all || kept * 2 >= all {
-        return Kept { root, gone };
+        return MainText { root, gone };
     }
     // Mostly links, or a page of no known make. A part that is one article among teasers has its paragraphs all the same.
     if left.mass(flat, root) >= 1_000.0 && left.mass(flat, root) >= 0.5 * seen.mass(flat, body) {
-        return Kept { root, gone };
+        return MainText { root, gone };
     }
-    Kept { root: body, gone: whole }
+    MainText { root: body, gone: whole }
 }
 
 /// The whole page, without what is never seen.
-pub(super) fn whole(flat: &Flat<'_>) -> Kept {
+pub(super) fn whole(flat: &Flat<'_>) -> MainText {
     let gone = (0..flat.items.len()).map(|index| flat.element(index).is_some_and(is_unseen)).collect();
-    Kept { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
+    MainText { root: flat.find(0..flat.items.len(), "body").unwrap_or(0), gone }
 }
 
 /// Sums over the items before each: of letters, of those in links, of the mass.
@@ -62,7 +62,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(flat: &Flat<'_>, gone: &[bool]) -> Self {
+    fn new(flat: &Flat<'_>, gone: &[bool]) -> Self {
         let count = flat.items.len();
         // The block in which an item stands, whether it is in a link, and the letters of each block itself.
         let (mut block, mut in_link) = (vec![0; count], vec![false; count]);
@@ -292,19 +292,19 @@ fn is_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bo
     if name == "header" && !flat.around(index).any(|at| matches!(flat.name(at), "article" | "main" | "section")) {
         return flat.find(index..flat.items[index].end, "h1").is_none();
     }
-    named_as_noise(flat, index, element, sums)
+    is_named_as_noise(flat, index, element, sums)
 }
 
 /// Whether the names of an element say that it is beside the text. What an author calls a part of the text says nothing about it: `pagination`
 /// may be its subject. So names count only outside of what the page calls its main part, and where the element looks like noise as well.
-fn named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
+fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums) -> bool {
     let (name, classes) = (element.name(), element.attr("class").unwrap_or_default());
     if !is_block(name) {
         // Marks that programs put into a text. Nothing else within a line goes by its name: every link of some programs is a `reference`.
         const MARKS: [&str; 6] = ["mw-editsection", "mw-cite-backlink", "mw-jump-link", "headerlink", "linenos", "lineno"];
-        return listed(classes).any(|class| MARKS.contains(&class.as_str()) || name == "sup" && class == "reference");
+        return split_names(classes).any(|class| MARKS.contains(&class.as_str()) || name == "sup" && class == "reference");
     }
-    if name == "td" && listed(classes).any(|class| class == "linenos") {
+    if name == "td" && split_names(classes).any(|class| class == "linenos") {
         return true;
     }
     if matches!(name, "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "blockquote" | "dt" | "dd" | "td" | "th") {
@@ -318,17 +318,17 @@ fn named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Sums)
     let is_hidden = |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
     let headed = || (index..flat.items[index].end).any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"));
     let looks_so = if within {
-        is_little && (linked * 4 >= letters || listed(classes).any(|class| is_hidden(&class)) && !headed())
+        is_little && (linked * 4 >= letters || split_names(classes).any(|class| is_hidden(&class)) && !headed())
     } else {
         is_list || is_little
     };
-    let named = |names| listed(names).any(|name| is_noisy_name(&name));
+    let named = |names| split_names(names).any(|name| is_noisy_name(&name));
     let id = if within || name == "section" { "" } else { element.attr("id").unwrap_or_default() };
     looks_so && named(classes) || is_list && named(id)
 }
 
 /// The single names in an attribute.
-fn listed(names: &str) -> impl Iterator<Item = String> {
+fn split_names(names: &str) -> impl Iterator<Item = String> {
     names.split_ascii_whitespace().take(32).filter(|name| name.len() <= 100).map(str::to_ascii_lowercase)
 }
 

@@ -7,7 +7,7 @@ mod writer;
 use url::Url;
 
 use super::flat::{Flat, What};
-use super::main_text::{Kept, is_block};
+use super::main_text::{MainText, is_block};
 use writer::Writer;
 
 /// Bytes that a page can become. Prefixes of nested quotes, and addresses made absolute, can make more of it than it is.
@@ -20,7 +20,7 @@ const MAX_LEVELS: usize = 200;
 const MAX_HREF: usize = 2_048;
 
 /// The Markdown of what is kept, and whether it was cut.
-pub(super) fn render(flat: &Flat<'_>, kept: &Kept, base: &Url) -> (String, bool) {
+pub(super) fn render(flat: &Flat<'_>, kept: &MainText, base: &Url) -> (String, bool) {
     let mut base = base.clone();
     let named = flat.find(0..flat.items.len(), "base").and_then(|index| flat.attribute(index, "href"));
     if let Some(named) = named.filter(|href| href.len() <= MAX_HREF).and_then(|href| base.join(href).ok()) {
@@ -64,7 +64,7 @@ impl Page<'_> {
         }
         match self.flat.items[index].what {
             What::Text(text) => self.text(text),
-            What::Element(_) if self.level >= MAX_LEVELS => self.flattened(index),
+            What::Element(_) if self.level >= MAX_LEVELS => self.flatten(index),
             What::Element(_) => {
                 self.level += 1;
                 self.element(index);
@@ -91,7 +91,7 @@ impl Page<'_> {
     }
 
     /// All text in an element, without a level of recursion for each of its own.
-    fn flattened(&mut self, index: usize) {
+    fn flatten(&mut self, index: usize) {
         let mut at = index;
         while at < self.flat.items[index].end {
             if self.gone[at] {
@@ -122,11 +122,11 @@ impl Page<'_> {
             }
             "li" => self.list_item(index),
             "dl" => self.block(index, 2),
-            "dt" => self.marked(index, "- ", "  "),
-            "dd" => self.marked(index, "  ", "  "),
+            "dt" => self.prefixed_block(index, "- ", "  "),
+            "dd" => self.prefixed_block(index, "  ", "  "),
             "blockquote" => {
                 self.out.block(2);
-                self.marked(index, "> ", "> ");
+                self.prefixed_block(index, "> ", "> ");
                 self.out.block(2);
             }
             "pre" | "listing" | "xmp" => self.preformatted(index),
@@ -139,7 +139,7 @@ impl Page<'_> {
                 self.children(index);
                 self.out.close("“", "”");
             }
-            "sup" => self.raised(index),
+            "sup" => self.superscript(index),
             "rt" => {
                 self.out.open("(");
                 self.children(index);
@@ -173,7 +173,7 @@ impl Page<'_> {
         if self.out.is_inline() {
             return self.block(index, 2);
         }
-        let (text, _) = self.captured(index);
+        let (text, _) = self.capture(index);
         if !text.is_empty() {
             self.out.block(2);
             self.out.put(&format!("{} {text}", "#".repeat(level)));
@@ -208,11 +208,11 @@ impl Page<'_> {
             _ => "- ".to_owned(),
         };
         let indent = " ".repeat(marker.len());
-        self.marked(index, &marker, &indent);
+        self.prefixed_block(index, &marker, &indent);
     }
 
     /// A block whose first line begins with `first`, and the others with `rest`.
-    fn marked(&mut self, index: usize, first: &str, rest: &str) {
+    fn prefixed_block(&mut self, index: usize, first: &str, rest: &str) {
         self.out.item();
         self.out.begin(first, rest);
         self.children(index);
@@ -231,7 +231,7 @@ impl Page<'_> {
     }
 
     /// An exponent must not become a part of its number.
-    fn raised(&mut self, index: usize) {
+    fn superscript(&mut self, index: usize) {
         let text = self.flat.text(index);
         let is_power = !text.is_empty() && text.len() <= 8 && text.chars().all(|c| c.is_ascii_digit() || "+-−".contains(c));
         if is_power {
@@ -250,7 +250,7 @@ impl Page<'_> {
         let target = href.and_then(|href| self.address(href));
         let Some(target) = target.filter(|_| !self.in_link) else { return self.children(index) };
         self.in_link = true;
-        let (text, spaces) = self.captured(index);
+        let (text, spaces) = self.capture(index);
         self.in_link = false;
         if text.is_empty() {
             return;
@@ -304,12 +304,12 @@ impl Page<'_> {
         });
         match source {
             Some(source) => self.text(&format!("${}$", source.trim())),
-            None => self.flattened(index),
+            None => self.flatten(index),
         }
     }
 
     /// What an element holds, on one line, and whether there is white space before and after it.
-    fn captured(&mut self, index: usize) -> (String, (bool, bool)) {
+    fn capture(&mut self, index: usize) -> (String, (bool, bool)) {
         let outer = self.out.capture();
         self.children(index);
         self.out.release(outer)

@@ -28,7 +28,7 @@ pub struct Page {
 /// The page in `html` as Markdown: its main text, or all of it where that can't be told.
 pub fn markdown(html: &str, base: &Url) -> Page {
     let dom = Dom::parse(html);
-    let flat = Flat::of(&dom.html);
+    let flat = Flat::new(&dom.html);
     let kept = main_text::find(&flat);
     let (mut text, cut) = markdown::render(&flat, &kept, base);
     if text.trim().is_empty() {
@@ -68,4 +68,4 @@ fn has_heading(text: &str, title: &str) -> bool {
 mod tests;
 
 #[cfg(test)]
-mod kept_tests;
+mod survival_tests;

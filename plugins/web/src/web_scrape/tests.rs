@@ -2,19 +2,19 @@ use berth_sdk::{Category, testing};
 use serde_json::json;
 
 use super::*;
-use crate::served::{Served, html};
+use crate::test_server::{TestServer, html};
 
 const PAGE: &str = "<title>Shop</title><body><h1>All  <i>things</i></h1><script>no()</script>\
     <ul><li class='thing'><a href='/1'>One</a><span class=price>1 €</span></li>\
     <li class='thing'><a href='2?a=b'>Two</a></li></ul><p id=end>End<style>p{}</style>";
 
 fn scrape(mut arguments: Value) -> Result<Value, Failure> {
-    let served = Served::once(&html(PAGE));
-    arguments["url"] = format!("{}/a/", served.url).into();
+    let server = TestServer::answer_once(&html(PAGE));
+    arguments["url"] = format!("{}/a/", server.url).into();
     let output = testing::call::<WebScrape>(arguments)?;
     let structured = output.structured.unwrap();
     assert_eq!(serde_json::from_str::<Value>(output.content[0].as_text().unwrap()).unwrap(), structured);
-    let url = served.url;
+    let url = server.url;
     Ok(serde_json::from_str(&structured.to_string().replace(&url, "http://shop")).unwrap())
 }
 
@@ -45,8 +45,8 @@ fn named_fields_give_lists_or_with_items_objects() {
 
 #[test]
 fn what_a_server_says_to_a_failure_goes_along() {
-    let served = Served::once(b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.");
-    let failure = testing::call::<WebScrape>(json!({ "url": served.url, "select": "p" })).unwrap_err();
+    let server = TestServer::answer_once(b"HTTP/1.0 403 No\r\ncontent-type: text/html\r\n\r\n<p>Ask for a key first.");
+    let failure = testing::call::<WebScrape>(json!({ "url": server.url, "select": "p" })).unwrap_err();
     assert_eq!((failure.code.as_deref(), failure.joined_text().as_str()), (Some("http-403"), "Ask for a key first."));
 }
 
@@ -77,10 +77,10 @@ fn an_attribute_that_no_element_has_is_told_with_those_that_they_have() {
         assert!(names.as_array().unwrap().contains(&json!("href")), "{told}");
     }
     // Beside what was found it is said.
-    let served = Served::once(&html(PAGE));
+    let server = TestServer::answer_once(&html(PAGE));
     let select =
         json!({ "name": "a", "to": { "select": "a", "extract": "attr:nope" }, "kind": { "select": "li, a", "extract": "attr:class" } });
-    let output = testing::call::<WebScrape>(json!({ "url": served.url, "select": select })).unwrap();
+    let output = testing::call::<WebScrape>(json!({ "url": server.url, "select": select })).unwrap();
     let structured = output.structured.unwrap();
     assert_eq!(structured["results"], json!({ "name": ["One", "Two"], "to": [], "kind": ["thing", "thing"] }));
     assert_eq!(structured["missing"], "no element that `a` selects has the attribute `nope`");
@@ -128,8 +128,8 @@ fn what_is_wrong_with_a_selector_is_told_with_its_place() {
 #[test]
 fn values_are_bounded() {
     let page = format!("<body>{}", "<p>0123456789</p>".repeat(60_000));
-    let served = Served::once(&html(&page));
-    let output = testing::call::<WebScrape>(json!({ "url": served.url, "select": "*", "extract": "html", "limit": 1000 })).unwrap();
+    let server = TestServer::answer_once(&html(&page));
+    let output = testing::call::<WebScrape>(json!({ "url": server.url, "select": "*", "extract": "html", "limit": 1000 })).unwrap();
     let structured = output.structured.unwrap();
     assert_eq!(structured["truncated"], true);
     let lengths = structured["results"].as_array().unwrap().iter().map(|value| value.as_str().unwrap().len());

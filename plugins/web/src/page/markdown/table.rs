@@ -34,7 +34,7 @@ impl Page<'_> {
                 skip_reached(&mut line, &mut reach);
                 let span =
                     |name| flat.attribute(cell, name).and_then(|span| span.trim().parse::<usize>().ok()).unwrap_or(1).clamp(1, MAX_COLUMNS);
-                let (text, _) = self.captured(cell);
+                let (text, _) = self.capture(cell);
                 let (columns, rows) = (span("colspan"), span("rowspan"));
                 for part in 0..columns {
                     if line.len() >= MAX_COLUMNS || cells_left == 0 {

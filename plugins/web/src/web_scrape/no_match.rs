@@ -7,7 +7,7 @@ use scraper::node::Element;
 use scraper::{Html, Node};
 use serde_json::{Map, json};
 
-use super::{Attributes, Extract, Wanted};
+use super::{Attributes, Extract, Query};
 
 /// Names of a kind that are told.
 const MAX_NAMES: usize = 30;
@@ -16,10 +16,10 @@ const MAX_NAMES: usize = 30;
 const MAX_NAME: usize = 60;
 
 /// The failure. The page's names stand in a part of their own: they are the page's words.
-pub(super) fn failure(wanted: &Wanted, page: &Html) -> Failure {
-    let sources: Vec<&str> = match &wanted.items {
+pub(super) fn failure(query: &Query, page: &Html) -> Failure {
+    let sources: Vec<&str> = match &query.items {
         Some((source, _)) => vec![source],
-        None => wanted.fields.iter().map(|wish| wish.source.as_str()).collect(),
+        None => query.fields.iter().map(|field| field.source.as_str()).collect(),
     };
     let (mut tags, mut classes, mut ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for node in page.tree.nodes() {
@@ -30,38 +30,39 @@ pub(super) fn failure(wanted: &Wanted, page: &Html) -> Failure {
             count(&mut ids, id);
         }
     }
-    let names: Vec<String> = sources.iter().flat_map(|source| named(source)).collect();
-    let told = json!({ "tags": most(tags, &names), "classes": most(classes, &names), "ids": most(ids, &names) });
+    let names: Vec<String> = sources.iter().flat_map(|source| names_in(source)).collect();
+    let names_on_page =
+        json!({ "tags": choose_nearest(tags, &names), "classes": choose_nearest(classes, &names), "ids": choose_nearest(ids, &names) });
     let selectors = sources.iter().map(|source| format!("`{source}`")).collect::<Vec<_>>().join(", ");
     let message = format!("nothing on the page matches {selectors}");
     let advice = "Choose among the names that the page has, or read it with fetch first. What scripts make is not there.";
-    let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(told.to_string()) };
+    let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(names_on_page.to_string()) };
     Failure::new(Category::InvalidParameters, message).with_code("no-match").with_suggestion(advice).with_content(part)
 }
 
 /// The failure where elements are there, and none has the attribute that was asked for.
-pub(super) fn attribute(message: &str, part: Content) -> Failure {
+pub(super) fn attribute_failure(message: &str, part: Content) -> Failure {
     let advice = "Choose among the attributes that they have, or leave `extract` out for their texts.";
     Failure::new(Category::InvalidParameters, message).with_code("no-attribute").with_suggestion(advice).with_content(part)
 }
 
 /// Which fields ask for an attribute that none of their elements has, and in a part of its own what those have; None where there is no such
 /// field.
-pub(super) fn lacking(wanted: &Wanted, attributes: &BTreeMap<&str, Attributes>) -> Option<(String, Content)> {
-    let (mut messages, mut told) = (Vec::new(), Map::new());
-    for wish in &wanted.fields {
-        let Extract::Attribute(name) = &wish.extract else { continue };
-        let Some(of_field) = attributes.get(wish.name.as_str()).filter(|attributes| !attributes.found) else { continue };
-        messages.push(format!("no element that `{}` selects has the attribute `{name}`", wish.source));
-        told.insert(wish.source.clone(), json!(of_field.others));
+pub(super) fn find_lacking(query: &Query, attributes: &BTreeMap<&str, Attributes>) -> Option<(String, Content)> {
+    let (mut messages, mut present) = (Vec::new(), Map::new());
+    for field in &query.fields {
+        let Extract::Attribute(name) = &field.extract else { continue };
+        let Some(of_field) = attributes.get(field.name.as_str()).filter(|attributes| !attributes.found) else { continue };
+        messages.push(format!("no element that `{}` selects has the attribute `{name}`", field.source));
+        present.insert(field.source.clone(), json!(of_field.others));
     }
-    let part = json!({ "attributes": told }).to_string();
+    let part = json!({ "attributes": present }).to_string();
     let part = Content { media_type: Some("application/json".to_owned()), ..Content::text(part) };
     (!messages.is_empty()).then(|| (messages.join("; "), part))
 }
 
 /// Remembers the attributes of an element.
-pub(super) fn keep(names: &mut BTreeSet<String>, element: &Element) {
+pub(super) fn add_names(names: &mut BTreeSet<String>, element: &Element) {
     for (name, _) in element.attrs().filter(|(name, _)| name.len() <= MAX_NAME) {
         if names.len() >= MAX_NAMES {
             return;
@@ -79,13 +80,13 @@ fn count<'a>(counts: &mut BTreeMap<&'a str, usize>, name: &'a str) {
 }
 
 /// The names in a selector.
-fn named(source: &str) -> Vec<String> {
+fn names_in(source: &str) -> Vec<String> {
     let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     source.split(|c| !is_name(c)).filter(|name| name.len() > 1).map(str::to_lowercase).collect()
 }
 
 /// The names that are nearest to those that were asked for, then the most frequent.
-fn most<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
+fn choose_nearest<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
     let is_near = |name: &str| {
         let name = name.to_lowercase();
         wanted.iter().any(|wanted| name.contains(wanted.as_str()) || (name.len() > 2 && wanted.contains(&name)))

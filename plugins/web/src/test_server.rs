@@ -4,25 +4,25 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
-pub(crate) struct Served {
+pub(crate) struct TestServer {
     pub(crate) url: String,
-    asked: JoinHandle<String>,
+    request: JoinHandle<String>,
 }
 
-impl Served {
-    pub(crate) fn once(answer: &[u8]) -> Self {
+impl TestServer {
+    pub(crate) fn answer_once(answer: &[u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answer = answer.to_vec();
         let serve = move || {
             let mut stream = listener.accept().unwrap().0;
-            let mut asked = Vec::new();
+            let mut request = Vec::new();
             // The client tells the length of its body last of its headers.
             loop {
                 let mut buffer = [0; 4096];
                 let read = stream.read(&mut buffer).unwrap();
-                asked.extend_from_slice(&buffer[..read]);
-                let text = String::from_utf8_lossy(&asked).into_owned();
+                request.extend_from_slice(&buffer[..read]);
+                let text = String::from_utf8_lossy(&request).into_owned();
                 if let Some((head, body)) = text.split_once("\r\n\r\n") {
                     let length: usize = head.rsplit_once("content-length: ").unwrap().1.parse().unwrap();
                     if body.len() >= length {
@@ -32,14 +32,14 @@ impl Served {
                 assert!(read > 0, "the request ends too early");
             }
             stream.write_all(&answer).unwrap();
-            String::from_utf8(asked).unwrap()
+            String::from_utf8(request).unwrap()
         };
-        Self { url, asked: thread::spawn(serve) }
+        Self { url, request: thread::spawn(serve) }
     }
 
     /// What it was asked.
-    pub(crate) fn asked(self) -> String {
-        self.asked.join().unwrap()
+    pub(crate) fn request(self) -> String {
+        self.request.join().unwrap()
     }
 }
 

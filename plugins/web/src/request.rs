@@ -13,7 +13,7 @@ const TIME: Duration = Duration::from_secs(3600);
 /// Bytes that are read, whatever the operator allows: reading what is more takes the time that a call has.
 pub(crate) const MAX_BODY: usize = 4 << 20;
 
-pub(crate) fn request(method: &str, url: &str) -> Request {
+pub(crate) fn build(method: &str, url: &str) -> Request {
     Request::new(method, url).header("user-agent", USER_AGENT).timeout(TIME).max_body(MAX_BODY)
 }
 
@@ -28,13 +28,13 @@ pub(crate) enum Kind {
 }
 
 /// By what the server says, where it says something that is worth it; else by the first bytes.
-pub(crate) fn kind(media_type: &str, body: &[u8]) -> Kind {
+pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
     let (top, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
     match (top, sub) {
         ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
         ("text" | "application", "xml") => Kind::Xml,
         ("application", sub) if sub.ends_with("+xml") => Kind::Xml,
-        ("text", "plain" | "*") | ("", "") | ("application", "octet-stream" | "unknown" | "") => sniffed(body),
+        ("text", "plain" | "*") | ("", "") | ("application", "octet-stream" | "unknown" | "") => sniff(body),
         ("text", _) => Kind::Text,
         (
             "application",
@@ -57,7 +57,7 @@ pub(crate) fn kind(media_type: &str, body: &[u8]) -> Kind {
     }
 }
 
-fn sniffed(body: &[u8]) -> Kind {
+fn sniff(body: &[u8]) -> Kind {
     let head = &body[..body.len().min(1024)];
     // UTF-16 is text in spite of its zeros.
     if !head.starts_with(&[0xff, 0xfe]) && !head.starts_with(&[0xfe, 0xff]) && (head.contains(&0) || head.starts_with(b"%PDF-")) {
@@ -106,7 +106,7 @@ mod tests {
             ("text/plain", "words", Kind::Text),
             ("", "<?xml version='1.0'?>", Kind::Xml),
         ] {
-            assert_eq!(kind(media_type, body.as_bytes()), expected, "{media_type} {body:?}");
+            assert_eq!(body_kind(media_type, body.as_bytes()), expected, "{media_type} {body:?}");
         }
     }
 }
