@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
 use crate::envelope::Envelope;
-use crate::failed;
+use crate::failure;
 
 /// Runs a command line.
 pub(crate) struct Bash;
@@ -55,17 +55,17 @@ impl Tool for Bash {
         // To the letter: that is what was decided on.
         let finished = Command::shell(arguments.command).live().run()?;
         let took = began.elapsed();
-        let envelope = Envelope::of(&finished);
+        let envelope = Envelope::new(&finished);
         let mut text = envelope.text();
         if finished.success() {
-            failed::add_notices(&mut text, &finished.notices);
+            failure::add_notices(&mut text, &finished.notices);
         }
         // No part at all where there is nothing to say: models are not to be sent empty ones.
         let content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
         if finished.success() {
             return Output { content, structured: None }.with_structured(&envelope);
         }
-        let failure = Failure { content, ..failed::explained(&finished, took) };
+        let failure = Failure { content, ..failure::from_finished(&finished, took) };
         Err(failure.with_structured(serde_json::to_value(&envelope)?))
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    pub(crate) fn of(finished: &Finished) -> Self {
+    pub(crate) fn new(finished: &Finished) -> Self {
         let output = &finished.output;
         let (stdout, stdout_cut) = text(&output.stdout, output.stdout_truncated);
         let (stderr, stderr_cut) = text(&output.stderr, output.stderr_truncated);
@@ -93,7 +93,7 @@ mod tests {
 
     fn envelope(stdout: &[u8], stderr: &[u8], truncated: bool) -> Envelope {
         let output = Output { stdout: stdout.to_vec(), stderr: stderr.to_vec(), stdout_truncated: truncated, stderr_truncated: false };
-        Envelope::of(&Finished { exit_code: Some(0), ending: Ending::Exited, notices: Vec::new(), output })
+        Envelope::new(&Finished { exit_code: Some(0), ending: Ending::Exited, notices: Vec::new(), output })
     }
 
     #[track_caller]

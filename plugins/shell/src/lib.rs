@@ -2,7 +2,7 @@
 
 mod bash;
 mod envelope;
-mod failed;
+mod failure;
 
 berth_sdk::plugin! {
     name: "shell",

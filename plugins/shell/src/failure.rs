@@ -13,7 +13,7 @@ use berth_sdk::{Category, Failure};
 use crate::envelope::add_notice;
 
 /// The failure, without the output.
-pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
+pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
     let (failure, advice) = match finished.ending {
         Ending::Exited => {
             let code = finished.exit_code.unwrap_or(-1);
@@ -34,19 +34,19 @@ pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
         }
         Ending::Cancelled => (Failure::permanent("ended", "the command was ended"), "Go on only if it is asked for again."),
         Ending::Memory => {
-            bound("memory", "took more memory than they may", "Do less at once; `memory_mib` in [tools.shell.limits] is the bound.")
+            bound_failure("memory", "took more memory than they may", "Do less at once; `memory_mib` in [tools.shell.limits] is the bound.")
         }
-        Ending::Processes => bound(
+        Ending::Processes => bound_failure(
             "processes",
             "were more processes than they may be",
             "Start fewer at once; `processes` in [tools.shell.limits] is the bound.",
         ),
-        Ending::Processor => bound(
+        Ending::Processor => bound_failure(
             "processor-time",
             "took more processor time than they may",
             "Do less at once; `cpu_secs` in [tools.shell.limits] is the bound.",
         ),
-        Ending::Output => bound(
+        Ending::Output => bound_failure(
             "endless-output",
             "wrote more than anybody will read",
             "Write to a file, or have less of it written: no key of the configuration raises that bound.",
@@ -57,7 +57,7 @@ pub(crate) fn explained(finished: &Finished, took: Duration) -> Failure {
     if suggestion.is_empty() { failure } else { failure.with_suggestion(suggestion) }
 }
 
-fn bound(code: &'static str, what: &str, advice: &'static str) -> (Failure, &'static str) {
+fn bound_failure(code: &'static str, what: &str, advice: &'static str) -> (Failure, &'static str) {
     (Failure::permanent(code, format!("the command and what it started {what}, and were ended")), advice)
 }
 
@@ -74,7 +74,7 @@ mod tests {
 
     fn failure(ending: Ending, notices: &[&str]) -> Failure {
         let notices = notices.iter().map(|notice| (*notice).to_owned()).collect();
-        explained(&Finished { exit_code: None, ending, notices, output: Output::default() }, Duration::from_millis(30_400))
+        from_finished(&Finished { exit_code: None, ending, notices, output: Output::default() }, Duration::from_millis(30_400))
     }
 
     #[test]
