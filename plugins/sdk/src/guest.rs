@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plugin::{Invocation, Offered, Plugin};
+use crate::plugin::{Invocation, Plugin, ToolEntry};
 use crate::{Body, Category, Content, Failure, MAX_MESSAGE, Output, log as logging};
 use bindings::berth::host;
 use bindings::berth::tool::types as wit;
@@ -46,7 +46,7 @@ fn log_panics() {
     std::panic::set_hook(Box::new(|panic| logging::error(panic)));
 }
 
-fn definition(tool: &Offered) -> Result<tools::Definition, Failure> {
+fn definition(tool: &ToolEntry) -> Result<tools::Definition, Failure> {
     let annotations = tool.annotations;
     let subjects = tool.subjects.iter().map(|subject| tools::Subject {
         pointer: subject.pointer.to_owned(),
@@ -243,7 +243,7 @@ pub(crate) mod process {
     use std::time::Duration;
 
     use super::bindings::berth::host::process as wit;
-    use crate::process::{Command, Ending, Finished, Output, ProcessError, What};
+    use crate::process::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 
     pub(crate) fn run(mut command: Command) -> Result<Finished, ProcessError> {
         let input = std::mem::take(&mut command.input);
@@ -295,9 +295,9 @@ pub(crate) mod process {
             output_limit: command.output_limit,
             live: command.live,
         };
-        let command = match command.what {
-            What::Program(words) => wit::Command::Program(words),
-            What::Shell(line) => wit::Command::Shell(line),
+        let command = match command.kind {
+            CommandKind::Program(words) => wit::Command::Program(words),
+            CommandKind::Shell(line) => wit::Command::Shell(line),
         };
         (command, options)
     }

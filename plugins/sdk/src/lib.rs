@@ -77,5 +77,5 @@ pub mod private {
     #[cfg(target_arch = "wasm32")]
     pub use crate::guest::{PluginComponent, bindings, export_component};
     pub use crate::manifest::{Capability, Limits, Manifest, render};
-    pub use crate::plugin::{Offered, Plugin, check, one};
+    pub use crate::plugin::{Plugin, ToolEntry, check, one};
 }

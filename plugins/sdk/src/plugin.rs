@@ -63,9 +63,9 @@ macro_rules! plugin {
         $(filters: $filters:ty $(,)?)?
     ) => {
         const _: () = {
-            use $crate::private::{Capability, Limits, Manifest, Offered, Plugin, check, render};
+            use $crate::private::{Capability, Limits, Manifest, ToolEntry, Plugin, check, render};
 
-            const PLUGIN: Plugin = Plugin { tools: &[$($(Offered::new::<$tool>()),+)?], filters: 0 $(+ $crate::plugin!(@one $filters))? };
+            const PLUGIN: Plugin = Plugin { tools: &[$($(ToolEntry::new::<$tool>()),+)?], filters: 0 $(+ $crate::plugin!(@one $filters))? };
             const MANIFEST: Manifest = Manifest {
                 name: $name,
                 version: ::core::env!("CARGO_PKG_VERSION"),
@@ -130,7 +130,7 @@ macro_rules! plugin {
 /// What a plugin has.
 pub struct Plugin {
     /// Its tools, in the order of the catalogue.
-    pub tools: &'static [Offered],
+    pub tools: &'static [ToolEntry],
     /// How many types of filters it has.
     pub filters: usize,
 }
@@ -141,7 +141,7 @@ pub const fn one<T: crate::filter::Filters>() -> usize {
 }
 
 /// A tool with its type erased.
-pub struct Offered {
+pub struct ToolEntry {
     pub(crate) name: &'static str,
     pub(crate) title: Option<&'static str>,
     pub(crate) description: &'static str,
@@ -167,7 +167,7 @@ pub(crate) struct Invocation {
     pub(crate) attachments: Vec<Content>,
 }
 
-impl Offered {
+impl ToolEntry {
     /// `T`, to be kept beside others.
     pub const fn new<T: Tool>() -> Self {
         Self {
@@ -183,7 +183,7 @@ impl Offered {
             reads_when: T::READS_WHEN,
             preview: T::PREVIEW,
             fence: T::FENCE,
-            input_schema: schema::of_arguments::<T::Arguments>,
+            input_schema: schema::for_arguments::<T::Arguments>,
             output_schema: T::output_schema,
             answers_in_text: T::ANSWERS_IN_TEXT,
             call: |invocation| {
@@ -194,7 +194,7 @@ impl Offered {
     }
 }
 
-impl Offered {
+impl ToolEntry {
     /// What has no field in the contract.
     pub(crate) fn meta(&self) -> Option<Value> {
         let mut meta = Map::new();
@@ -381,13 +381,13 @@ mod tests {
 
     #[test]
     fn a_subject_that_is_no_argument_is_a_fault() {
-        let failure = Offered::new::<Wrong>().checked_schema().unwrap_err();
+        let failure = ToolEntry::new::<Wrong>().checked_schema().unwrap_err();
         assert_eq!(failure.message, "tool wrong: the subject \"/pth\" is none of its arguments");
     }
 
     #[test]
     fn a_tool_that_is_not_there_is_not_called() {
-        let plugin = Plugin { tools: const { &[Offered::new::<Wrong>()] }, filters: 0 };
+        let plugin = Plugin { tools: const { &[ToolEntry::new::<Wrong>()] }, filters: 0 };
         let call = |tool: &str| plugin.call(Invocation { tool: tool.into(), arguments: "{}".into(), attachments: Vec::new() });
         assert_eq!(call("right").unwrap_err().code.as_deref(), Some("unknown-tool"));
         assert!(call("wrong").is_ok());

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 /// The JSON Schema (2020-12) of `T`, whole: without references, and without the name of the type, which tells a model nothing.
-pub fn of<T: JsonSchema>() -> Schema {
+pub fn for_type<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -19,8 +19,8 @@ pub fn of<T: JsonSchema>() -> Schema {
 
 /// The same for arguments, in the forms that every provider of models takes: one type each, no null, no choice where a list of values does.
 /// An optional argument is one that may be left out; the host leaves out what comes as null.
-pub fn of_arguments<T: JsonSchema>() -> Schema {
-    let mut schema = of::<T>();
+pub fn for_arguments<T: JsonSchema>() -> Schema {
+    let mut schema = for_type::<T>();
     simplify(&mut schema);
     schema
 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn doc_comments_describe_and_unknown_fields_are_refused() {
-        let schema = super::of::<Arguments>().to_value();
+        let schema = super::for_type::<Arguments>().to_value();
         assert_eq!(schema["type"], "object");
         assert_eq!(schema["properties"]["path"], json!({ "description": "Where it is.\n\nAbsolute.", "type": "string" }));
         assert_eq!(schema["required"], json!(["path"]));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn arguments_have_one_type_each_and_no_null() {
-        let schema = super::of_arguments::<Arguments>().to_value();
+        let schema = super::for_arguments::<Arguments>().to_value();
         assert_eq!(schema["required"], json!(["path"]));
         let number = |least: u8| json!({ "type": "integer", "minimum": least, "maximum": 255 });
         let expected: [(&str, Value); 5] = [

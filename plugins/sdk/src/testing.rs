@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::filter::{Filters, Input, Listing, Pattern, Verdict};
-use crate::plugin::{Invocation, Offered, Plugin};
+use crate::plugin::{Invocation, Plugin, ToolEntry};
 use crate::{Content, Failure, Output, Tool};
 
 /// Calls `T` as the host would: the arguments are decoded from JSON. Paths in them have to be absolute, as the host makes them.
@@ -21,7 +21,7 @@ pub fn call<T: Tool>(arguments: Value) -> Result<Output, Failure> {
 ///
 /// As [`call`].
 pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result<Output, Failure> {
-    let plugin = Plugin { tools: const { &[Offered::new::<T>()] }, filters: 0 };
+    let plugin = Plugin { tools: const { &[ToolEntry::new::<T>()] }, filters: 0 };
     plugin.call(Invocation { tool: T::NAME.to_owned(), arguments: arguments.to_string(), attachments })
 }
 
@@ -31,7 +31,7 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
 ///
 /// Where a subject is none of the arguments: such a plugin doesn't load.
 pub fn definition<T: Tool>() -> Value {
-    let tool = Offered::new::<T>();
+    let tool = ToolEntry::new::<T>();
     let annotations = tool.annotations;
     let subjects = tool
         .subjects

@@ -52,12 +52,12 @@ pub trait Tool {
     /// only one of the two then leaves out the value. A tool without an output schema always answers in text.
     const ANSWERS_IN_TEXT: bool = false;
 
-    /// The arguments. Their JSON Schema is what callers see ([`schema::of_arguments`](crate::schema::of_arguments)): doc comments become
+    /// The arguments. Their JSON Schema is what callers see ([`schema::for_arguments`](crate::schema::of_arguments)): doc comments become
     /// descriptions, and an `Option` is an argument that may be left out. `#[serde(deny_unknown_fields)]` lets a
     /// misspelt name fail instead of passing silently.
     type Arguments: DeserializeOwned + JsonSchema;
 
-    /// The JSON Schema of [`Output::structured`], where the tool always gives it: `Some(berth_sdk::schema::of::<Answer>())`.
+    /// The JSON Schema of [`Output::structured`], where the tool always gives it: `Some(berth_sdk::schema::for_type::<Answer>())`.
     fn output_schema() -> Option<Schema> {
         None
     }

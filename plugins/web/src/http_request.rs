@@ -88,7 +88,7 @@ impl Tool for HttpRequest {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<Schema> {
-        Some(berth_sdk::schema::of::<Envelope>())
+        Some(berth_sdk::schema::for_type::<Envelope>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

@@ -28,7 +28,7 @@ impl Tool for WordCount {
     type Arguments = Arguments;
 
     fn output_schema() -> Option<schemars::Schema> {
-        Some(berth_sdk::schema::of::<Counts>())
+        Some(berth_sdk::schema::for_type::<Counts>())
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {

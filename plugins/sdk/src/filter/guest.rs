@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use serde_json::Value;
 
-use super::{Confidence, Failed, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Verdict};
+use super::{Confidence, FailureCategory, Filters, Input, Listing, Matcher, Pattern, Purpose, Registration, Verdict};
 use crate::guest::{bindings::berth::tool::types as common, content_in, content_out};
 use bindings::exports::berth::tool::filter as wit;
 
@@ -91,26 +91,26 @@ fn input(input: wit::Input) -> Input {
     Input {
         tool: input.tool,
         subject: input.subject,
-        failed: input.failed.map(failed),
+        failed: input.failed.map(failure_category),
         exit_code: input.exit_code,
         content: input.content.into_iter().map(content_in).collect(),
         meta: input.meta.and_then(|meta| serde_json::from_str(&meta).ok()),
     }
 }
 
-fn failed(category: common::Category) -> Failed {
+fn failure_category(category: common::Category) -> FailureCategory {
     match category {
-        common::Category::ToolNotFound => Failed::ToolNotFound,
-        common::Category::InvalidParameters => Failed::InvalidParameters,
-        common::Category::TypeMismatch => Failed::TypeMismatch,
-        common::Category::PolicyBlocked => Failed::PolicyBlocked,
-        common::Category::ConfirmationRequired => Failed::ConfirmationRequired,
-        common::Category::PermanentFailure => Failed::PermanentFailure,
-        common::Category::Cancelled => Failed::Cancelled,
-        common::Category::RateLimited => Failed::RateLimited,
-        common::Category::ServerError => Failed::ServerError,
-        common::Category::NetworkError => Failed::NetworkError,
-        common::Category::Timeout => Failed::Timeout,
+        common::Category::ToolNotFound => FailureCategory::ToolNotFound,
+        common::Category::InvalidParameters => FailureCategory::InvalidParameters,
+        common::Category::TypeMismatch => FailureCategory::TypeMismatch,
+        common::Category::PolicyBlocked => FailureCategory::PolicyBlocked,
+        common::Category::ConfirmationRequired => FailureCategory::ConfirmationRequired,
+        common::Category::PermanentFailure => FailureCategory::PermanentFailure,
+        common::Category::Cancelled => FailureCategory::Cancelled,
+        common::Category::RateLimited => FailureCategory::RateLimited,
+        common::Category::ServerError => FailureCategory::ServerError,
+        common::Category::NetworkError => FailureCategory::NetworkError,
+        common::Category::Timeout => FailureCategory::Timeout,
     }
 }
 

@@ -164,7 +164,7 @@ pub struct Input {
     /// What a matcher was compared with.
     pub subject: Option<String>,
     /// Why the call failed, where it did.
-    pub failed: Option<Failed>,
+    pub failed: Option<FailureCategory>,
     /// Of a command.
     pub exit_code: Option<i32>,
     /// The parts of the answer. Of a command, its standard output and its standard error, those of the two that are not empty.
@@ -179,7 +179,7 @@ impl Input {
         Self {
             tool: "bash".to_owned(),
             subject: Some(subject.to_owned()),
-            failed: (exit_code != 0).then_some(Failed::PermanentFailure),
+            failed: (exit_code != 0).then_some(FailureCategory::PermanentFailure),
             exit_code: Some(exit_code),
             content: texts.into_iter().map(Content::text).collect(),
             meta: None,
@@ -208,7 +208,7 @@ impl Input {
 /// Why a call failed. More than a tool can say: the host's own reasons are among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of `Category` and of the contract")]
-pub enum Failed {
+pub enum FailureCategory {
     ToolNotFound,
     InvalidParameters,
     TypeMismatch,

@@ -55,7 +55,7 @@ impl HttpError {
 
     /// The same with what was asked, without what may be secret in it.
     pub(super) fn at(mut self, url: &Url) -> Self {
-        self.message = format!("{}: {}", shown(url), self.message);
+        self.message = format!("{}: {}", display_url(url), self.message);
         self
     }
 }
@@ -89,7 +89,7 @@ impl From<HttpError> for Failure {
 }
 
 /// What a status other than 200 to 299 means for whoever asked.
-pub(super) fn of_status(response: &Response) -> Failure {
+pub(super) fn from_status(response: &Response) -> Failure {
     use Category::{PermanentFailure, RateLimited, ServerError, Timeout};
     let status = response.status;
     let (category, words, advice) = match status {
@@ -104,7 +104,7 @@ pub(super) fn of_status(response: &Response) -> Failure {
         500..600 => (ServerError, "the server failed", ""),
         _ => (PermanentFailure, "the server can't answer it", ""),
     };
-    let place = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", shown(&url)));
+    let place = Url::parse(&response.url).map_or_else(|_| String::new(), |url| format!("{}: ", display_url(&url)));
     let mut failure = Failure::new(category, format!("{place}status {status}, {words}")).with_code(format!("http-{status}"));
     if matches!(category, RateLimited | ServerError | Timeout) {
         failure.retry_after = response.retry_after();
@@ -113,7 +113,7 @@ pub(super) fn of_status(response: &Response) -> Failure {
 }
 
 /// Scheme, host and path: what tells requests apart. Secrets stand in a query, or before the host.
-fn shown(url: &Url) -> String {
+fn display_url(url: &Url) -> String {
     let mut shown = url.origin().ascii_serialization();
     shown.push_str(url.path());
     if shown.len() > MAX_SHOWN {

@@ -282,7 +282,7 @@ impl Response {
     ///
     /// For any other: what a host has to know to decide whether to try again, and a model to decide what to do instead.
     pub fn error_for_status(self) -> Result<Self, Failure> {
-        if self.is_success() { Ok(self) } else { Err(error::of_status(&self)) }
+        if self.is_success() { Ok(self) } else { Err(error::from_status(&self)) }
     }
 }
 

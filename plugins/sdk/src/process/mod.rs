@@ -30,7 +30,7 @@ use crate::{Category, Failure};
 /// What to start, and how.
 #[derive(Clone, Debug)]
 pub struct Command {
-    pub(crate) what: What,
+    pub(crate) kind: CommandKind,
     pub(crate) input: Vec<u8>,
     pub(crate) directory: Option<String>,
     pub(crate) environment: Vec<(String, String)>,
@@ -41,7 +41,7 @@ pub struct Command {
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum CommandKind {
     /// A program and its arguments.
     Program(Vec<String>),
     /// A command line for `bash`.
@@ -51,17 +51,17 @@ pub(crate) enum What {
 impl Command {
     /// A program. Its arguments go through no shell. A name without `/` is looked for on the operator's `PATH`.
     pub fn program(name: impl Into<String>) -> Self {
-        Self::new(What::Program(vec![name.into()]))
+        Self::new(CommandKind::Program(vec![name.into()]))
     }
 
     /// A command line for `bash`, where the operator grants a shell. It has to be an argument of the call, to the letter, that is a
     /// [subject](crate::Subject) of kind `command`: that is what was decided on.
     pub fn shell(line: impl Into<String>) -> Self {
-        Self::new(What::Shell(line.into()))
+        Self::new(CommandKind::Shell(line.into()))
     }
 
-    fn new(what: What) -> Self {
-        Self { what, input: Vec::new(), directory: None, environment: Vec::new(), timeout: None, output_limit: None, live: false }
+    fn new(kind: CommandKind) -> Self {
+        Self { kind, input: Vec::new(), directory: None, environment: Vec::new(), timeout: None, output_limit: None, live: false }
     }
 
     /// The same with one more argument.
@@ -71,9 +71,9 @@ impl Command {
     /// For a [shell](Self::shell)'s command line, which holds its arguments itself.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
-        match &mut self.what {
-            What::Program(words) => words.push(argument.into()),
-            What::Shell(_) => panic!("a command line for a shell takes no arguments beside it"),
+        match &mut self.kind {
+            CommandKind::Program(words) => words.push(argument.into()),
+            CommandKind::Shell(_) => panic!("a command line for a shell takes no arguments beside it"),
         }
         self
     }

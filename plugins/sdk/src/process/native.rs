@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Command, Ending, Finished, Output, ProcessError, What};
+use super::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 
 /// Bytes that are kept of each output.
 const MAX_OUTPUT: usize = 1 << 20;
@@ -44,9 +44,9 @@ enum Written {
 
 impl Child {
     pub(super) fn start(command: Command) -> Result<Self, ProcessError> {
-        let mut words = match command.what {
-            What::Program(words) => words,
-            What::Shell(line) => ["bash", "-c", "--", &line].map(str::to_owned).to_vec(),
+        let mut words = match command.kind {
+            CommandKind::Program(words) => words,
+            CommandKind::Shell(line) => ["bash", "-c", "--", &line].map(str::to_owned).to_vec(),
         };
         let mut started = std::process::Command::new(words.remove(0));
         started.args(words).envs(command.environment);

@@ -23,13 +23,13 @@ pub(super) fn find(scope: &Scope, limit: u32) -> Result<Entries, SearchError> {
         let meta = entry.metadata().ok();
         let modified = meta.as_ref().and_then(|meta| meta.modified().ok()?.duration_since(UNIX_EPOCH).ok());
         items.push(Entry {
-            path: shown(scope, entry.path()),
+            path: display_path(scope, entry.path()),
             kind,
             size: meta.map_or(0, |meta| if kind == Kind::File { meta.len() } else { 0 }),
             modified_ms: modified.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         });
     }
-    let ending = cut(&mut items, limit);
+    let ending = truncate_items(&mut items, limit);
     Ok(Entries { items, ending, skipped })
 }
 
@@ -73,7 +73,7 @@ pub(super) fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Coun
         }
         true
     })?;
-    let ending = cut(&mut items, limit);
+    let ending = truncate_items(&mut items, limit);
     Ok(Counts { items, files_searched, ending, skipped })
 }
 
@@ -105,20 +105,20 @@ fn each_match(
             continue;
         }
         let lines: Vec<&[u8]> = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|&byte| byte == b'\n').collect();
-        let matching = if pattern.multiline { spanning(&regex, &bytes) } else { single(&regex, &lines) };
-        if !visit(&shown(scope, entry.path()), &lines, &matching) {
+        let matching = if pattern.multiline { lines_touched(&regex, &bytes) } else { lines_matching(&regex, &lines) };
+        if !visit(&display_path(scope, entry.path()), &lines, &matching) {
             break;
         }
     }
     Ok(searched)
 }
 
-fn single(regex: &Regex, lines: &[&[u8]]) -> Vec<usize> {
+fn lines_matching(regex: &Regex, lines: &[&[u8]]) -> Vec<usize> {
     lines.iter().enumerate().filter(|(_, line)| regex.is_match(line)).map(|(index, _)| index).collect()
 }
 
 /// Every line that a match touches.
-fn spanning(regex: &Regex, bytes: &[u8]) -> Vec<usize> {
+fn lines_touched(regex: &Regex, bytes: &[u8]) -> Vec<usize> {
     let line_at = |offset: usize| bytes[..offset].iter().filter(|&&byte| byte == b'\n').count();
     let mut matching: Vec<usize> =
         regex.find_iter(bytes).flat_map(|found| line_at(found.start())..=line_at(found.end().max(found.start() + 1) - 1)).collect();
@@ -160,12 +160,12 @@ fn kind(entry: &DirEntry) -> Kind {
     }
 }
 
-fn shown(scope: &Scope, path: &Path) -> String {
+fn display_path(scope: &Scope, path: &Path) -> String {
     let rest = path.strip_prefix(&scope.root).unwrap_or(path).to_string_lossy();
     if rest.is_empty() { scope.root.clone() } else { format!("{}/{rest}", scope.root.trim_end_matches('/')) }
 }
 
-fn cut<T>(items: &mut Vec<T>, limit: u32) -> Ending {
+fn truncate_items<T>(items: &mut Vec<T>, limit: u32) -> Ending {
     let limit = limit.min(MAX_LIMIT) as usize;
     let ending = if items.len() > limit { Ending::Limit } else { Ending::Complete };
     items.truncate(limit);
