@@ -12,7 +12,7 @@ use crate::survey::Survey;
 use crate::tree::CopyCounts;
 use crate::{nearby, transfer};
 
-/// A file or a directory, a second time.
+/// Copies a file or a directory.
 pub(crate) struct CopyPath;
 
 #[derive(Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use berth_sdk::{Annotations, Call, Failure, Output, Subject, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A directory, and those on the way to it.
+/// Creates a directory and its missing parents.
 pub(crate) struct CreateDirectory;
 
 #[derive(Deserialize, JsonSchema)]

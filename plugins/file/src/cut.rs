@@ -1,6 +1,7 @@
 //! Where a line is cut that is too long to be shown.
 
-/// Characters of a word that is not shown where a cut goes through it. Of a longer one, what stays is enough to be told for what it is.
+/// Characters of a word that is not shown where a cut goes through it. Enough of a longer word
+/// stays to recognise it.
 const MAX_WORD: usize = 128;
 
 /// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a credential is not told for one, and is most

@@ -10,13 +10,13 @@ use crate::nearby;
 use crate::notices::entries;
 use crate::tree;
 
-/// Of a directory with more entries than this nobody is told how many they are.
+/// The most entries of a directory that are counted for an answer.
 const MAX_COUNTED: u32 = 1_000;
 
-/// So many are removed between two words about it.
+/// How many entries are removed between two reports of progress.
 const STRIDE: u64 = 256;
 
-/// A file, a link, or a directory, gone.
+/// Deletes a file, a link, or a directory.
 pub(crate) struct DeletePath;
 
 #[derive(Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 /// For programs, beside the text.
 #[derive(Serialize)]
 struct Answer {
-    /// How many files, links and directories are gone.
+    /// How many files, links and directories were deleted.
     deleted: u64,
 }
 
@@ -71,13 +71,13 @@ impl Tool for DeletePath {
     }
 }
 
-/// Fails where something in the directory may not be removed. The host looks at all that is below a directory before it is renamed; a new
-/// name that is the old one changes nothing.
+/// Fails if something in the directory may not be removed. The host checks everything below a
+/// directory before it renames it; a rename to the same name changes nothing.
 pub(crate) fn check(path: &str) -> std::io::Result<()> {
     fs::rename(path, path)
 }
 
-/// Removes a directory with all that is in it, and says how many entries that were.
+/// Removes a directory with all that is in it, and returns how many entries it removed.
 pub(crate) fn remove(path: &str, call: &Call) -> Result<u64, Failure> {
     let (mut gone, mut reported) = (0, 0);
     let removed = tree::remove(Path::new(path), &mut |count| {

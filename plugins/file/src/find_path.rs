@@ -7,7 +7,7 @@ use crate::nearby;
 use crate::notices;
 use crate::paths::{self, PathShortener};
 
-/// How many paths are shown where nobody says.
+/// How many paths are shown by default.
 const DEFAULT_LIMIT: u32 = 200;
 
 /// Files whose paths fit a glob.
@@ -76,7 +76,8 @@ impl Tool for FindPath {
     }
 }
 
-/// Where to look, and the glob from there. The host parts an absolute pattern that comes without a path, so that it knows where is looked.
+/// The directory to search, and the glob below it. The host splits an absolute pattern that comes
+/// without a path, so that it can check the directory.
 fn split_pattern(pattern: &str, path: Option<String>) -> Result<(String, String), Failure> {
     // The leading slash ties the glob to the directory itself.
     let plain = pattern.strip_prefix("./").map_or_else(|| pattern.to_owned(), |rest| format!("/{rest}"));
@@ -172,7 +173,7 @@ mod tests {
         {
             assert_eq!(split_pattern(pattern, Some(root.to_owned())).unwrap(), (root.to_owned(), glob.to_owned()));
         }
-        // The host has named the folder where there was none.
+        // The host has added the missing folder.
         assert_eq!(split_pattern("/a/*.rs", None).unwrap_err().category, berth_sdk::Category::InvalidParameters);
     }
 }

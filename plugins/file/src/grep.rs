@@ -7,7 +7,7 @@ use crate::nearby;
 use crate::notices::{self, plural};
 use crate::paths::{self, PathShortener};
 
-/// How many matching lines, or files, are shown where nobody says.
+/// How many matching lines, or files, are shown by default.
 const DEFAULT_LIMIT: u32 = 100;
 
 /// The lines of many files that fit a regular expression.
@@ -132,7 +132,7 @@ impl Tool for Grep {
     }
 }
 
-/// What an answer holds that was cut.
+/// Describes what a cut answer holds.
 fn describe_matches(found: &Answer) -> String {
     let lines = if found.matches == 1 { "1 matching line".to_owned() } else { format!("{} matching lines", found.matches) };
     format!("{lines} in {}", plural(found.files, "file"))
@@ -160,7 +160,7 @@ fn content(lines: &Lines, paths: &PathShortener, with_context: bool) -> String {
     text
 }
 
-/// The paths, with the number of matching lines where that was asked for.
+/// The paths, with the number of matching lines in mode `count`.
 fn files(counts: &Counts, paths: &PathShortener, with_count: bool) -> String {
     let mut text = String::new();
     for (path, count) in &counts.items {

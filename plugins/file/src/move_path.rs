@@ -11,7 +11,7 @@ use crate::provisional::Provisional;
 use crate::survey::Survey;
 use crate::{delete_path, nearby, transfer};
 
-/// A file, a link or a directory, elsewhere or under another name.
+/// Moves or renames a file, a link or a directory.
 pub(crate) struct MovePath;
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ impl Tool for MovePath {
                 copy_and_delete(&source, &meta, &destination, call)?;
                 true
             }
-            // So the kernel says it.
+            // This is the kernel's error for a move into itself.
             Err(error) if meta.is_dir() && error.kind() == ErrorKind::InvalidInput => {
                 return Err(transfer::into_itself_failure(&source, &destination));
             }
@@ -68,8 +68,9 @@ impl Tool for MovePath {
     }
 }
 
-/// Moves to another file system: a copy gets the new name when it is complete, and only then the original goes. The host has already
-/// looked whether that may be removed: it does so before it asks the kernel for a rename.
+/// Moves to another file system. A copy gets the new name when it is complete; only then is the
+/// original deleted. The host has already checked that the original may be removed: it checks this
+/// before it asks the kernel for a rename.
 fn copy_and_delete(source: &str, meta: &fs::Metadata, destination: &str, call: &Call) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io(format!("moving {source} to {destination}"), &error);
     let provisional = if meta.is_dir() {

@@ -1,4 +1,4 @@
-//! What a path that names nothing may have been meant to be.
+//! Suggestions for a path that doesn't exist.
 
 use berth_sdk::Failure;
 use berth_sdk::search::{self, Kind, Scope};
@@ -12,7 +12,7 @@ const MAX_NAMES: usize = 3;
 /// Names longer than this are not compared: the comparison takes time in the square of it.
 const MAX_LENGTH: usize = 100;
 
-/// The failure, with what `path` may have been meant to be where it says that nothing has that name.
+/// Adds names like `path` to a failure that says that nothing has that name.
 pub(crate) fn suggest_names(failure: Failure, path: &str) -> Failure {
     if failure.code.as_deref() == Some("not-found") { failure.with_suggestion(suggestion(path)) } else { failure }
 }

@@ -19,7 +19,7 @@ pub(crate) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     path.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/')
 }
 
-/// Says that the file at `path` can't be opened, and why.
+/// The failure for a file at `path` that can't be opened.
 pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failure {
     // The host opens nothing that could block or act: no FIFO, no socket, no device.
     if error.kind() == ErrorKind::Unsupported {
@@ -28,7 +28,7 @@ pub(crate) fn open_failure(doing: &str, path: &str, error: &io::Error) -> Failur
     Failure::io(format!("{doing} {path}"), error)
 }
 
-/// A name that stays on the line it is put on: whoever names a file must not be able to write lines of a listing.
+/// A name without control characters. A file's name must not be able to add lines to a listing.
 pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
     if name.contains(char::is_control) { name.replace(char::is_control, "\u{fffd}").into() } else { name.into() }
 }

@@ -1,4 +1,5 @@
-//! What is built beside its place and gets its name when it is complete, so that nobody ever sees half of it.
+//! Files and directories that are built under a provisional name. They get their own name when they
+//! are complete, so no reader ever sees half of one.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -11,20 +12,22 @@ use crate::tree;
 /// Other names are tried this often where the first was taken.
 const MAX_NAMES: usize = 8;
 
-/// Whether a name is of the form of those here: what has it is another call's, and goes or gets another name.
+/// Whether a name has the form of a provisional name. What has such a name belongs to another call,
+/// and is about to be removed or renamed.
 pub(crate) fn is_provisional(name: &[u8]) -> bool {
     let digits = name.strip_prefix(b".berth-").and_then(|rest| rest.strip_suffix(b".tmp"));
     digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Something under a name of its own, beside the one that it is for. It is removed when this is dropped and wasn't [named](Self::name).
-/// Where a call is stopped and drops nothing, the host removes what the call made under a name of this form.
+/// Something under a provisional name, beside its final one. Dropping it removes it, unless it was
+/// [named](Self::name). Where a call is stopped and drops nothing, the host removes what the call
+/// made under a name of this form.
 pub(crate) struct Provisional {
     path: PathBuf,
 }
 
 impl Provisional {
-    /// A new file that nobody else has.
+    /// A new file.
     pub(crate) fn file(for_path: &Path) -> io::Result<(Self, File)> {
         Self::make(for_path, |path| OpenOptions::new().write(true).create_new(true).open(path))
     }
@@ -39,7 +42,7 @@ impl Provisional {
         Self::make(for_path, |path| Ok(rustix::fs::symlink(points_to, path)?)).map(|made| made.0)
     }
 
-    /// Under a name that nobody guesses.
+    /// Makes it under a name that can't be guessed.
     fn make<T>(for_path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
         let directory = for_path.parent().ok_or(ErrorKind::IsADirectory)?;
         let mut tries = 0;
@@ -67,7 +70,8 @@ impl Provisional {
 impl Drop for Provisional {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // The failure that led here is the one to tell; a leftover that can't be removed either changes nothing about it.
+            // The caller reports the failure that led here. A leftover that can't be removed
+            // doesn't change it.
             let _ = tree::remove(&self.path, &mut |_| {});
         }
     }

@@ -1,4 +1,4 @@
-//! Replacing the content of a file in one step, so that nobody ever sees half of it.
+//! Replaces the content of a file in one step, so that no reader ever sees half of it.
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -1,11 +1,11 @@
-//! What lies below a directory, before it is copied.
+//! Counts what is below a directory before it is copied.
 
 use berth_sdk::Failure;
 use berth_sdk::search::{self, Ending, Kind, Scope};
 
 use crate::notices::entries;
 
-/// As many as a search finds.
+/// The most entries that a search returns.
 const MAX_FOUND: u32 = 10_000;
 
 /// A directory with more below it is not copied.
@@ -19,8 +19,8 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Looks at everything below `source`. Fails where something may not be read: listings leave that out, and a copy without it would
-    /// look whole.
+    /// Looks at everything below `source`. Fails where something may not be read: listings leave
+    /// that out, so an incomplete copy would look complete.
     pub(crate) fn new(source: &str) -> Result<Self, Failure> {
         let mut survey = Self::default();
         let mut pending = vec![source.to_owned()];

@@ -14,10 +14,11 @@ use crate::provisional::Provisional;
 use crate::survey::Survey;
 use crate::tree::{self, CopyCounts, CopyOptions};
 
-/// So many are copied between two words about it.
+/// How many files are copied between two reports of progress.
 const STRIDE: u64 = 64;
 
-/// Sees to it that `source` can be put at `destination`, and makes the directories on the way. Says whether something is replaced.
+/// Checks that `source` can be put at `destination`, and makes the missing parent directories.
+/// Returns whether something will be replaced.
 pub(crate) fn prepare_destination(source: &str, source_is_directory: bool, destination: &str, overwrite: bool) -> Result<bool, Failure> {
     let (from, to) = (Path::new(source), Path::new(destination));
     if to != from && to.starts_with(from) {

@@ -1,5 +1,5 @@
-//! Directories with all that is in them: removed and copied by handles, so that a link that takes a directory's place on the way is
-//! never followed.
+//! Removes and copies directories with all that is in them. It works on handles, so it never
+//! follows a link that takes a directory's place meanwhile.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(crate) const MAX_DEPTH: usize = 64;
 /// How much is read at once: what the host moves in one call.
 const CHUNK: usize = 256 * 1024;
 
-/// What was copied.
+/// How much was copied.
 #[derive(Default)]
 pub(crate) struct CopyCounts {
     pub(crate) files: u64,
@@ -31,16 +31,16 @@ pub(crate) struct CopyCounts {
 
 /// How a tree is copied.
 pub(crate) struct CopyOptions<'a> {
-    /// A name that marks the copy itself: whoever meets it copies into what is copied.
+    /// The name of the copy itself. Meeting it means that a directory is copied into itself.
     pub(crate) own_name: &'a [u8],
     /// Every file is flushed to the disk, since the original will be gone.
     pub(crate) durable: bool,
-    /// Told what there is so far, now and then.
+    /// Called now and then with the counts so far.
     pub(crate) progress: &'a mut dyn FnMut(&CopyCounts),
 }
 
-/// Removes what `path` names, with all below it where it is a directory. Links are removed, not followed. `removed` is told how much is
-/// gone so far.
+/// Removes what `path` names, with all below it where it is a directory. Links are removed, not
+/// followed. `removed` is called with the number of removed entries so far.
 pub(crate) fn remove(path: &Path, removed: &mut dyn FnMut(u64)) -> io::Result<u64> {
     let top = match open_directory(rustix::fs::CWD, path) {
         Err(Errno::NOTDIR | Errno::LOOP) => {

@@ -11,7 +11,7 @@ use crate::notices::{plural, size};
 use crate::paths::open_failure;
 use crate::replace::{replace, resolve_links};
 
-/// Of a file longer than this nobody is told how many lines changed.
+/// The longest file whose changed lines are counted.
 const MAX_COMPARED: u64 = 4 << 20;
 
 /// A whole file, new or anew.
@@ -78,7 +78,7 @@ impl Tool for Write {
     }
 }
 
-/// What was there before.
+/// The content before the write.
 enum OldContent {
     Missing,
     Bytes(Vec<u8>),
@@ -91,7 +91,7 @@ fn read_old(target: &Path, path: &str) -> Result<OldContent, Failure> {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(OldContent::Missing),
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(directory_failure(path)),
-        // Who may write without reading gets no comparison.
+        // A plugin that may write but not read gets no comparison.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(OldContent::Long),
         Err(error) => return Err(open_failure("writing", path, &error)),
     };

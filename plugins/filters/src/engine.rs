@@ -19,7 +19,7 @@ struct Rule {
     name: Cow<'static, str>,
     matcher: Matcher,
     meta: Cow<'static, str>,
-    /// What a built-in rule's steps are made of, once an output asks for them.
+    /// The source of a built-in rule's steps, which are made for the first output that needs them.
     source: &'static str,
     steps: OnceCell<Result<Vec<Step>, String>>,
 }
@@ -67,7 +67,7 @@ impl Filters for Engine {
             return Err(format!("there is no rule {filter:?}"));
         };
         let steps = rule.steps()?;
-        // Among the output of other commands, nothing goes for not being known.
+        // Beside the output of other commands, unknown lines stay.
         let failed = !input.passed() || !is_alone(input);
         let mut worst = Confidence::Full;
         let content = input.map_texts(|text| {

@@ -30,7 +30,7 @@ pub fn push_mark(out: &mut String, count: usize) {
     let _ = write!(out, "{MARK_START}{count}{end}");
 }
 
-/// The number of lines that were where this mark is, if it is one.
+/// The number of lines that this mark replaced, if the line is a mark.
 pub fn parse_mark(line: &str) -> Option<usize> {
     let rest = line.strip_prefix(MARK_START)?;
     MARK_ENDS.iter().find_map(|end| rest.strip_suffix(end))?.parse().ok()

@@ -104,7 +104,7 @@ fn percent(before: usize, after: usize) -> usize {
     100 - (after * 100).checked_div(before).unwrap_or(100).min(100)
 }
 
-/// Lines that tell a failure, as many programs write them.
+/// Lines that report a failure, as many programs write them.
 const PLANTED: [&str; 18] = [
     "error[E0277]: the trait bound `Planted: Clone` is not satisfied",
     "error: linking with `cc` failed: exit status: 1 (planted)",

@@ -58,13 +58,13 @@ impl Filters for Hostile {
             "split" => Ok(Replacement::new(vec![Content::text("a"); 100], Confidence::Full).into()),
             "block" => Ok(Verdict::Block("it says \u{1b}[31mso".to_owned())),
             "fail" => Err("it \u{1b}[2Jfails".to_owned()),
-            // What an earlier answer said, which is none of this one's reader's business.
+            // Leaks an earlier answer to the reader of this one.
             "remember" => {
                 let seen = std::mem::take(&mut self.seen);
                 self.seen = input.content.iter().filter_map(Content::as_text).collect();
                 text(format!("run {} after {}", self.runs, &seen[..seen.len().min(100)]))
             }
-            // A secret put together from what is none.
+            // A secret that is put together from harmless parts.
             "confess" => text(["gh", "p_", "k3JqT8vXw2LmZr9BnYd5Hs7Gf1Ec4Pa6Uo0i"].concat()),
             "mark" => text(format!("marked \u{1b}]0;title\u{7} {}", input.exit_code.unwrap_or(-7))),
             other => Err(format!("there is no filter {other}")),

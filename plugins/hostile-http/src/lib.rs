@@ -248,7 +248,7 @@ fn send_many_headers(arguments: &Value) -> Loot {
     send(&arguments)
 }
 
-/// The needles come with one added to each of their bytes, so that they are not found in what was asked.
+/// Each byte of a needle has one added, so that the arguments themselves are not found.
 #[expect(unsafe_code, reason = "the whole of the memory is looked at, whoever it belongs to")]
 fn search_memory(arguments: &Value) -> Loot {
     let got = send(arguments);

@@ -131,7 +131,7 @@ macro_rules! export {
     };
 }
 
-/// `arguments[key]` as a size; 0 where there is none.
+/// `arguments[key]` as a size; 0 if it is missing.
 pub fn size(arguments: &Value, key: &str) -> usize {
     arguments[key].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }

@@ -114,7 +114,7 @@ impl Arguments {
     }
 }
 
-/// What several attempts came to: everything that one of them got, or how all were refused.
+/// The result of several attempts: everything that they got, or how all were refused.
 #[derive(Default)]
 pub(crate) struct Attempts {
     got: Vec<String>,

@@ -72,7 +72,7 @@ pub(crate) fn pass_for_provisional(arguments: &Arguments) -> Loot {
     attempts.note("a second name in its place", fs::hard_link(victim.join("file"), &removed).map(|()| "linked"));
     let over = fresh(false)?;
     attempts.note("over it", moved(&victim.join("file"), &over));
-    // By way of another name, under which everything may be moved into it.
+    // Under another name, everything may be moved into it.
     let renamed = fresh(true)?;
     let other = beside("other".to_owned());
     fs::rename(&renamed, &other)?;

@@ -92,7 +92,7 @@ impl JsonSchema for Attachment {
 #[cfg(target_arch = "wasm32")]
 use crate::guest::call as host;
 
-/// Stands in for the host in unit tests: nobody is in a hurry, and nobody listens.
+/// Takes the host's place in unit tests: there is no deadline, and progress goes nowhere.
 #[cfg(not(target_arch = "wasm32"))]
 mod host {
     use crate::Content;

@@ -153,7 +153,7 @@ impl Failure {
             }
             _ => (PermanentFailure, "io", ""),
         };
-        // Codes of the operating system tell a model nothing; words of the program's own do.
+        // A code of the operating system doesn't help a model; the program's own words do.
         let message = if words.is_empty() || error.raw_os_error().is_none() { error.to_string() } else { words.to_owned() };
         Self::new(category, message).with_code(code)
     }

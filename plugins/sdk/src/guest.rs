@@ -41,7 +41,8 @@ impl<T: PluginComponent> tools::Guest for T {
     }
 }
 
-/// A panic ends the instance, and the host answers that the tool crashed. Why stands in the operator's log.
+/// A panic ends the instance, and the host answers that the tool crashed. The reason is in the
+/// operator's log.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| logging::error(panic)));
 }

@@ -16,7 +16,7 @@ pub struct Manifest {
     pub repository: &'static str,
     /// What the plugin asks for.
     pub capabilities: &'static [Capability],
-    /// What it can do with, where that is less than the host gives.
+    /// Limits lower than the host's.
     pub limits: Limits,
 }
 

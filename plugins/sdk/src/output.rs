@@ -113,7 +113,7 @@ impl Content {
     }
 }
 
-/// What a part of an answer is made of.
+/// The content of a part of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Text for a model or a person.

@@ -135,7 +135,8 @@ pub struct Plugin {
     pub filters: usize,
 }
 
-/// Counts a type of filters, and so sees to it that it is one, natively too.
+/// Counts a type of filters. This checks that the type implements
+/// [`Filters`](crate::filter::Filters), natively too.
 pub const fn one<T: crate::filter::Filters>() -> usize {
     1
 }
@@ -293,7 +294,7 @@ fn decode<T: serde::de::DeserializeOwned>(arguments: &str) -> Result<T, Failure>
     })
 }
 
-/// The message without the line and column in a JSON text that nobody wrote by hand.
+/// The message without its line and column, which mean nothing in a generated JSON text.
 fn without_position(message: &str) -> String {
     message.rfind(" at line ").map_or(message, |at| &message[..at]).to_owned()
 }

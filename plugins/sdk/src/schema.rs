@@ -5,7 +5,8 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The JSON Schema (2020-12) of `T`, whole: without references, and without the name of the type, which tells a model nothing.
+/// The JSON Schema (2020-12) of `T`, complete: without references, and without the name of the
+/// type, which doesn't help a model.
 pub fn for_type<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -28,7 +29,7 @@ pub fn for_arguments<T: JsonSchema>() -> Schema {
 /// Takes out what only Rust knows: where a comment was wrapped, and how many bits a number has.
 fn tidy(schema: &mut Schema) {
     join_lines(schema);
-    // `uint32` is none of JSON Schema's formats; clients warn of it.
+    // JSON Schema has no format `uint32`; clients warn about it.
     let types = schema.get("type").map(|types| types.as_array().map_or(std::slice::from_ref(types), Vec::as_slice)).unwrap_or_default();
     if types.iter().any(|name| name == "integer" || name == "number") {
         schema.remove("format");

@@ -4,7 +4,8 @@
 //! the [requests](crate::http) that it is meant for. A plugin can ask whether there is one, to say what is missing instead of running into a
 //! refusal of the server's.
 
-/// Whether the operator set a secret of this name for the plugin. In unit tests there is none.
+/// Whether the operator set a secret of this name for the plugin. In unit tests there are no
+/// secrets.
 pub fn exists(name: &str) -> bool {
     host::exists(name)
 }

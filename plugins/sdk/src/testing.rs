@@ -29,7 +29,7 @@ pub fn call_with<T: Tool>(arguments: Value, attachments: Vec<Content>) -> Result
 ///
 /// # Panics
 ///
-/// Where a subject is none of the arguments: such a plugin doesn't load.
+/// If a subject isn't one of the arguments: such a plugin doesn't load.
 pub fn definition<T: Tool>() -> Value {
     let tool = ToolEntry::new::<T>();
     let annotations = tool.annotations;

@@ -16,7 +16,7 @@ pub trait Tool {
     /// What it does, when to use it, what it returns, how it fails: at most 4 KiB. Models choose tools by it.
     const DESCRIPTION: &'static str;
 
-    /// How the tool behaves. A tool that says nothing counts as acting, destroying and reaching the world.
+    /// How the tool behaves. By default a tool counts as acting, destructive and open to the world.
     const ANNOTATIONS: Annotations = Annotations::ACTING;
 
     /// Which arguments say what a call acts on. The operator's permissions match on them, prompts and the audit show them.
@@ -42,7 +42,8 @@ pub trait Tool {
     /// then holds the call to it, as it does for a tool that is read-only. Only that of built-in plugins counts.
     const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];
 
-    /// What a call changes, for the diff that a person sees before saying yes. Only that of built-in plugins counts.
+    /// What a call changes, for the diff that a person sees before approving it. It counts only for
+    /// built-in plugins.
     const PREVIEW: Option<Preview> = None;
 
     /// The tag of a fenced block by which a model without native tool use calls it.
@@ -66,7 +67,7 @@ pub trait Tool {
     ///
     /// # Errors
     ///
-    /// Whatever kept the tool from doing it; the model reads it.
+    /// Why the tool couldn't do it. The model reads it.
     fn call(arguments: Self::Arguments, call: &Call) -> Result<Output, Failure>;
 }
 
@@ -89,19 +90,19 @@ pub struct Annotations {
     pub idempotent: bool,
     /// Deals with things outside the machine.
     pub open_world: bool,
-    /// The answer may be kept while what it was made of stays the same.
+    /// The answer may be cached while its sources stay the same.
     pub cacheable: bool,
 }
 
 impl Annotations {
-    /// Looks and does not touch: read-only, idempotent, nothing outside the machine.
+    /// Read-only, idempotent, nothing outside the machine.
     pub const READ_ONLY: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false, cacheable: false };
 
     /// The strictest: acts, may destroy, reaches the world.
     pub const ACTING: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true, cacheable: false };
 }
 
-/// The arguments that say what becomes of a file, each by its name.
+/// The names of the arguments that say how a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preview {
     /// All that the file holds is replaced.

@@ -52,7 +52,7 @@ impl Tool for Bash {
             return Err(Failure::invalid("command is empty").with_suggestion("Give the command line that is to be run."));
         }
         let began = Instant::now();
-        // To the letter: that is what was decided on.
+        // Unchanged: the host decided on exactly this text.
         let finished = Command::shell(arguments.command).live().run()?;
         let took = began.elapsed();
         let envelope = Envelope::new(&finished);
@@ -60,7 +60,7 @@ impl Tool for Bash {
         if finished.success() {
             failure::add_notices(&mut text, &finished.notices);
         }
-        // No part at all where there is nothing to say: models are not to be sent empty ones.
+        // Without text there is no part: models should get no empty parts.
         let content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
         if finished.success() {
             return Output { content, structured: None }.with_structured(&envelope);

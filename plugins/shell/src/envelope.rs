@@ -2,7 +2,8 @@ use berth_sdk::process::Finished;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Bytes of each output in an answer, as text: bytes that are none take more room there than they had.
+/// The most bytes of each output in an answer, as text. Bytes that are not text take more room
+/// there than before.
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// What begins a sequence that steers a terminal, and what takes a letter back.
@@ -30,7 +31,7 @@ impl Envelope {
         Self { stdout, stderr, exit_code: finished.exit_code.unwrap_or(-1), truncated: stdout_cut || stderr_cut }
     }
 
-    /// The same for a model: labelled only where there is both.
+    /// The text for a model. The outputs are labelled only if there are two.
     pub(crate) fn text(&self) -> String {
         let mut text = match (self.stdout.is_empty(), self.stderr.is_empty()) {
             (_, true) => self.stdout.clone(),
@@ -60,16 +61,17 @@ pub(crate) fn add_notice(text: &mut String, notice: &str) {
     text.push_str("]\n");
 }
 
-/// Output as a text that JSON has room for, and whether it is less than what was written. Bytes that are no text, and characters that
-/// steer terminals, are replaced; so they would be by the host. Those stay by which the host knows what a terminal would not show, unless
-/// they are so many that it would be no use, and JSON takes six bytes for each.
+/// Output as a text that JSON has room for, and whether it is less than what was written. Bytes
+/// that are no text, and characters that steer terminals, are replaced; so they would be by the
+/// host. Escapes and backspaces stay: by them the host knows what a terminal would not show. They
+/// are replaced if there are very many, since JSON takes six bytes for each.
 fn text(bytes: &[u8], truncated: bool) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     let mut chunks = bytes.utf8_chunks().peekable();
     while let Some(chunk) = chunks.next() {
         let kept = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | ESCAPE | BACKSPACE);
         text.extend(chunk.valid().chars().map(|c| if kept(c) { c } else { '\u{fffd}' }));
-        // A character through which the cut went is left out.
+        // A character that was cut through is left out.
         let invalid = chunk.invalid();
         let cut_through = truncated && chunks.peek().is_none() && std::str::from_utf8(invalid).is_err_and(|e| e.error_len().is_none());
         if !invalid.is_empty() && !cut_through {

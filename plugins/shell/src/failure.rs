@@ -1,9 +1,10 @@
-//! What a command that did not end well is told as.
+//! Failures of commands.
 //!
-//! Every exit code other than 0 is a permanent failure: the same command, as things are, would end in the same way. That goes for 127 (no
-//! such command), for 126 (it could not be executed) and for what says `permission denied` or `no such file or directory` on its standard
-//! error as for everything else. A refusal by a rule is the host's to tell, and it does where it refused something: a program that says
-//! `permission denied`, or exits with 126, is no proof of one, since any program can.
+//! Every exit code other than 0 is a permanent failure: the same command, as things are, would end
+//! in the same way. That goes for 127 (no such command), for 126 (it could not be executed) and for
+//! what says `permission denied` or `no such file or directory` on its standard error as for
+//! everything else. Only the host reports refusals by a rule. A program that prints `permission
+//! denied`, or exits with 126, proves no refusal, since any program can do that.
 
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub(crate) fn from_finished(finished: &Finished, took: Duration) -> Failure {
             "Write to a file, or have less of it written: no key of the configuration raises that bound.",
         ),
     };
-    // What the host knows helps more than what holds for all commands.
+    // The host's notices are more specific than general advice.
     let suggestion = if finished.notices.is_empty() { advice.to_owned() } else { finished.notices.join("\n") };
     if suggestion.is_empty() { failure } else { failure.with_suggestion(suggestion) }
 }
@@ -61,7 +62,7 @@ fn bound_failure(code: &'static str, what: &str, advice: &'static str) -> (Failu
     (Failure::permanent(code, format!("the command and what it started {what}, and were ended")), advice)
 }
 
-/// Adds what the host has to say of a command that ended well.
+/// Adds the host's notices about a command that succeeded.
 pub(crate) fn add_notices(text: &mut String, notices: &[String]) {
     notices.iter().for_each(|notice| add_notice(text, notice));
 }

@@ -7,16 +7,16 @@ use url::Url;
 use crate::page::{self, Page, charset};
 use crate::request::{self, Kind};
 
-/// Characters of an answer where nobody says.
+/// Characters of an answer by default.
 const DEFAULT_LENGTH: usize = 20_000;
 
 /// Characters of an answer at most.
 const MAX_LENGTH: usize = 200_000;
 
-/// Characters of what a server says to a failure.
+/// Characters of the server's text in a failure.
 const MAX_EXPLANATION: usize = 4_000;
 
-/// What is asked for, best first: some sites have Markdown of their pages.
+/// The accepted types, best first. Some sites have their pages as Markdown.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5";
 
 pub(crate) struct Fetch;
@@ -54,7 +54,7 @@ impl Tool for Fetch {
         let answer = success(request::build("GET", &arguments.url).header("accept", ACCEPT).send()?)?;
         let page = read_text(&answer, arguments.raw.unwrap_or(false))?;
         let part = Part::new(&page.text, arguments.start_index.unwrap_or(0), arguments.max_length.unwrap_or(DEFAULT_LENGTH))?;
-        // What is ours stands by itself: a page can't pass off its words for it.
+        // Our own notes are a part of their own, so a page can't imitate them.
         let notes = describe(&answer, &arguments.url, &page, &part);
         let mut output = Output::default();
         if !notes.is_empty() {
@@ -65,8 +65,8 @@ impl Tool for Fetch {
     }
 }
 
-/// The answer, where its status tells of a success. What a server says to a failure goes along with that, in a part of its own: it often
-/// tells what is missing.
+/// The answer, if its status is a success. A failure carries the server's text in a part of its
+/// own: it often says what is missing.
 pub(crate) fn success(answer: Response) -> Result<Response, Failure> {
     let explanation = if answer.status < 400 { None } else { read_explanation(&answer) };
     answer.error_for_status().map_err(|failure| match explanation {
@@ -75,7 +75,7 @@ pub(crate) fn success(answer: Response) -> Result<Response, Failure> {
     })
 }
 
-/// The text of an answer that is none of what was asked for.
+/// The text of an answer that reports a failure.
 fn read_explanation(answer: &Response) -> Option<Content> {
     if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
         return None;
@@ -108,7 +108,7 @@ fn read_text(answer: &Response, raw: bool) -> Result<Page, Failure> {
     })
 }
 
-/// What a binary is, instead of what is in it.
+/// A description of a binary in place of its content.
 fn describe_binary(answer: &Response, media_type: &str) -> Page {
     let media_type = if media_type.is_empty() { "application/octet-stream" } else { media_type };
     let whole = answer.header("content-length").and_then(|length| length.parse().ok()).filter(|_| answer.cut);
@@ -126,7 +126,7 @@ fn describe_binary(answer: &Response, media_type: &str) -> Page {
     }
 }
 
-/// The name that the server gives it, or that it has in the URL.
+/// The name of the file: from the server, or from the URL.
 fn file_name(answer: &Response) -> Option<String> {
     let from_header = answer.header("content-disposition").and_then(|value| value.split_once("filename=")).map(|(_, name)| {
         let name = name.trim_start();
@@ -142,7 +142,7 @@ fn file_name(answer: &Response) -> Option<String> {
     Some(name)
 }
 
-/// The characters that are asked for.
+/// The requested characters of a page.
 struct Part {
     text: String,
     start: usize,
@@ -163,7 +163,7 @@ impl Part {
     }
 }
 
-/// What there is to know beside the text.
+/// Describes the answer for the model, beside the text.
 fn describe(answer: &Response, requested_url: &str, page: &Page, part: &Part) -> String {
     let mut notes = Vec::new();
     let same = Url::parse(requested_url).is_ok_and(|url| url.as_str() == answer.url);
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::test_server::{TestServer, html};
 
-    /// The parts of what is told of one answer.
+    /// The parts of the output for one answer.
     #[track_caller]
     fn fetch(answer: &[u8], arguments: &Value) -> Result<Vec<String>, Failure> {
         let server = TestServer::answer_once(answer);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::page::charset;
 use crate::request::{self, Kind};
 
-/// Bytes of a body that is a text, which stands in the answer twice.
+/// Bytes of a body that is text. The answer holds it twice.
 const MAX_TEXT: usize = 1 << 20;
 
 pub(crate) struct HttpRequest;

@@ -1,23 +1,25 @@
-//! What all three tools do: ask, and know what came.
+//! Requests and the kinds of their answers, for all three tools.
 
 use std::time::Duration;
 
 use berth_sdk::http::Request;
 
-/// Who asks. Servers that are told nothing refuse more often.
+/// The name of the client. Servers refuse clients without a name more often.
 const USER_AGENT: &str = concat!("berth/", env!("CARGO_PKG_VERSION"));
 
-/// How long a step of the way may take: not less than the host's time for a request, `timeout` in `[tools.web]`, may be.
+/// How long each step of a request may take: at least the longest `timeout` that `[tools.web]`
+/// allows.
 const TIME: Duration = Duration::from_secs(3600);
 
-/// Bytes that are read, whatever the operator allows: reading what is more takes the time that a call has.
+/// The most bytes that are read, whatever the operator allows: reading more would use up the time
+/// of the call.
 pub(crate) const MAX_BODY: usize = 4 << 20;
 
 pub(crate) fn build(method: &str, url: &str) -> Request {
     Request::new(method, url).header("user-agent", USER_AGENT).timeout(TIME).max_body(MAX_BODY)
 }
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Html,
@@ -27,7 +29,8 @@ pub(crate) enum Kind {
     Binary,
 }
 
-/// By what the server says, where it says something that is worth it; else by the first bytes.
+/// Finds the kind by the server's media type, or by the first bytes if the type is missing or too
+/// general.
 pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
     let (top, sub) = media_type.split_once('/').unwrap_or((media_type, ""));
     match (top, sub) {

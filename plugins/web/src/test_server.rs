@@ -1,4 +1,4 @@
-//! A server for the tests of the tools: it gives one answer to whoever asks, once.
+//! A server for the tests of the tools. It answers one request.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ impl TestServer {
         let serve = move || {
             let mut stream = listener.accept().unwrap().0;
             let mut request = Vec::new();
-            // The client tells the length of its body last of its headers.
+            // The client sends the length of its body as the last header.
             loop {
                 let mut buffer = [0; 4096];
                 let read = stream.read(&mut buffer).unwrap();
@@ -37,7 +37,7 @@ impl TestServer {
         Self { url, request: thread::spawn(serve) }
     }
 
-    /// What it was asked.
+    /// The request that it got.
     pub(crate) fn request(self) -> String {
         self.request.join().unwrap()
     }

@@ -16,7 +16,7 @@ use crate::page::charset;
 use crate::page::dom::Dom;
 use crate::request::{self, Kind};
 
-/// Values where nobody says.
+/// Values by default.
 const DEFAULT_LIMIT: usize = 10;
 
 /// Values at most.
@@ -25,7 +25,7 @@ const MAX_LIMIT: usize = 1_000;
 /// Bytes of one value.
 const MAX_VALUE: usize = 20_000;
 
-/// Bytes of all values: they stand in the answer twice.
+/// Bytes of all values. The answer holds them twice.
 const MAX_ALL: usize = 500_000;
 
 /// Bytes of a selector.
@@ -114,7 +114,7 @@ impl Tool for WebScrape {
     }
 
     fn call(arguments: Arguments, _call: &Call) -> Result<Output, Failure> {
-        // What is wrong with them is told before anybody is asked.
+        // Wrong arguments fail before a request is sent.
         let query = Query::new(&arguments)?;
         let answer = success(request::build("GET", &arguments.url).header("accept", "text/html, application/xhtml+xml").send()?)?;
         if request::body_kind(&answer.media_type(), &answer.body) == Kind::Binary {
@@ -149,10 +149,10 @@ impl Tool for WebScrape {
     }
 }
 
-/// What is asked for, understood.
+/// The parsed arguments.
 struct Query {
     fields: Vec<FieldQuery>,
-    /// Whether there are names: else there is one field without.
+    /// Whether the fields have names. Otherwise there is one field without a name.
     named: bool,
     items: Option<(String, Selector)>,
 }
@@ -255,24 +255,24 @@ fn selector(source: &str) -> Result<Selector, Failure> {
     })
 }
 
-/// What is being taken, and how much still can be.
+/// Collects values, up to the limits.
 struct Collector<'w> {
     base: Url,
     room: usize,
     total: usize,
     truncated: bool,
-    /// Whether nothing was taken so far.
+    /// Whether there is no value so far.
     is_empty: bool,
-    /// Of the fields that ask for an attribute, what their elements have.
+    /// The attributes of the elements, for each field that asks for an attribute.
     attributes: BTreeMap<&'w str, Attributes>,
 }
 
 /// The attributes of a field's elements.
 #[derive(Default)]
 struct Attributes {
-    /// Whether one of them has the one that is asked for.
+    /// Whether one of them has the requested attribute.
     found: bool,
-    /// What they have in its place.
+    /// The names of the others.
     others: BTreeSet<String>,
 }
 
@@ -313,7 +313,7 @@ impl<'w> Collector<'w> {
         Value::Object(fields)
     }
 
-    /// What is asked for of an element; None where it hasn't that attribute.
+    /// The value of a field in an element; `None` if the element lacks the attribute.
     fn value(&mut self, element: ElementRef<'_>, field: &'w FieldQuery) -> Option<String> {
         let most = MAX_VALUE.min(self.room);
         let mut value = match &field.extract {

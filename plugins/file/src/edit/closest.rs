@@ -63,7 +63,8 @@ fn without_numbers(wanted: &[&str]) -> Option<String> {
     Some(bare?.join("\n"))
 }
 
-/// Where the lines stand that are most like the wanted ones, judged by the longest of these, which tells most.
+/// Finds the lines that are most like the wanted ones. Only the longest wanted line is compared: it
+/// is the most specific.
 fn similar(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     // Of lines that are equally long the first counts, hence backwards.
     let Some((anchor, line)) = wanted.iter().enumerate().rev().max_by_key(|(_, line)| line.trim().len()) else {

@@ -119,7 +119,7 @@ fn load(target: &Path, path: &str) -> Result<String, Failure> {
         return Err(Failure::permanent("is-a-directory", format!("{path} is a directory")).with_suggestion("Name a file in it."));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(MAX_FILE)).unwrap_or(0) + 1);
-    // One byte more than allowed tells whether it is too long.
+    // One byte more than the limit shows whether the file is too long.
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(reading)?;
     if bytes.len() as u64 > MAX_FILE {
         let failure = Failure::permanent("too-large", format!("{path} has {}; at most 16 MiB can be edited", size(meta.len())));

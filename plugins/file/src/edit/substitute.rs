@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-/// No more places than this are looked at; nobody means that many.
+/// The most places that are looked at. No edit means that many.
 pub(super) const MAX_PLACES: usize = 100_000;
 
 /// The places of one text, and what comes in there.

@@ -3,14 +3,14 @@ use memchr::memchr;
 /// A NUL byte this near the start marks a file as binary, as git has it.
 const SNIFFED: usize = 8 * 1024;
 
-/// What a file holds, as far as its first bytes tell.
+/// The kind of a file, by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Text in UTF-8 or something near it.
     Text,
     /// An image of this media type.
     Image(&'static str),
-    /// Anything else, in words.
+    /// Anything else, with a description.
     Binary(&'static str),
 }
 

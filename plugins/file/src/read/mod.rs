@@ -38,9 +38,9 @@ pub(crate) struct Arguments {
 struct Answer {
     /// The first line shown.
     start: u64,
-    /// The last; less than `start` where none is.
+    /// The last line shown; less than `start` if no line is shown.
     end: u64,
-    /// How many the file has, where they were counted.
+    /// How many lines the file has, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_lines: Option<u64>,
     /// How long the file is.
@@ -88,7 +88,7 @@ impl Tool for Read {
     }
 }
 
-/// The lines, then what they are of.
+/// Makes the answer: the lines, then a notice about the file.
 fn describe_window(window: Window, range: Range) -> Result<Output, Failure> {
     let Window { mut text, lines, total_lines, bytes, lossy, crlf, .. } = window;
     let end = range.offset + lines - 1;
@@ -122,7 +122,7 @@ fn image(mut file: File, mut bytes: Vec<u8>, length: u64, media_type: &str, path
     if length > MAX_IMAGE {
         return Err(too_large());
     }
-    // One byte more than allowed tells whether it has grown meanwhile.
+    // One byte more than the limit shows whether the file has grown meanwhile.
     (&mut file)
         .take(MAX_IMAGE + 1 - bytes.len() as u64)
         .read_to_end(&mut bytes)

@@ -9,7 +9,7 @@ use crate::cut::without_unfinished;
 /// How much is read at once, in bytes.
 pub(super) const CHUNK: usize = 64 * 1024;
 
-/// How many lines are shown where nobody says.
+/// How many lines are shown by default.
 const DEFAULT_LINES: u64 = 2_000;
 
 /// Where a line is cut, in characters.
@@ -18,7 +18,7 @@ const MAX_LINE: usize = 2_000;
 /// What is kept of a line: enough for [`MAX_LINE`] characters of the longest kind.
 const MAX_LINE_BYTES: usize = MAX_LINE * 4;
 
-/// No line is begun beyond this many bytes of text, where nobody says how many lines to show.
+/// Without a limit in lines, no line begins beyond this many bytes of text.
 const MAX_TEXT: usize = 256 * 1024;
 
 /// The same where somebody does: who asks for a hundred thousand lines shall have them, as far as an answer can hold them.
@@ -235,7 +235,7 @@ impl Lines {
         }
     }
 
-    /// Shows a last line that has no end, and says how many lines there were.
+    /// Shows a last line that has no end, and returns the number of lines.
     fn end(&mut self) -> u64 {
         if self.open && !self.is_full() && self.ends + 1 >= self.range.offset {
             self.show_partial();

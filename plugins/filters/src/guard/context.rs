@@ -1,4 +1,4 @@
-//! What belongs to a line that tells a failure: where it is, what was expected, how it came there.
+//! The lines that belong to a failure: its place, what was expected, its trace.
 
 use super::Level;
 use crate::text::{indent, is_blank};

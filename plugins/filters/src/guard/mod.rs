@@ -1,8 +1,9 @@
-//! Which lines no rule may leave out: those that tell a failure or a warning, with what belongs to them.
+//! The lines that no rule may leave out: failures and warnings, with what belongs to them.
 //!
-//! Deciding is by line. Words such as `error` are looked for in the whole line at once, and each that is found is judged by what is around
-//! it: `error: no such column` tells a failure, `src/error.rs`, `0 errors` and `test error_handling ... ok` don't. Where a command failed,
-//! more counts, as what tells why may have any form.
+//! Deciding is by line. Words such as `error` are looked for in the whole line at once, and each
+//! that is found is judged by what is around it: `error: no such column` reports a failure,
+//! `src/error.rs`, `0 errors` and `test error_handling ... ok` don't. Where a command failed, more
+//! lines count, since the reason may have any form.
 
 mod context;
 mod passing;
@@ -28,7 +29,7 @@ pub enum Level {
     Warning,
     /// Belongs to an error.
     ErrorContext,
-    /// Tells a failure.
+    /// Reports a failure.
     Error,
 }
 
@@ -66,7 +67,8 @@ fn level_by(finder: &AhoCorasick, line: &str, failed: bool) -> Level {
     if level > Level::Nothing && is_passing(line) { Level::Nothing } else { level }
 }
 
-/// What the first characters tell: the marks that test runners set before what failed, and what pytest prints of an exception.
+/// Judges the first characters: the marks that test runners put before a failure, and the lines
+/// that pytest prints for an exception.
 fn by_start(line: &str, failed: bool) -> Level {
     let trimmed = line.trim_start_matches([' ', '\t']);
     let Some(&first) = trimmed.as_bytes().first() else { return Level::Nothing };

@@ -1,4 +1,5 @@
-//! Lines that say that a test passed or is about to run. What they name may be called anything, an error too.
+//! Lines that say that a test passed or is about to run. A test may have any name, even that of an
+//! error.
 
 /// Whether the line says that something passed, was skipped or begins, and nothing else.
 pub fn is_passing(line: &str) -> bool {

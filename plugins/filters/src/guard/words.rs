@@ -1,11 +1,11 @@
-//! The words that may tell a failure, and whether they do where they stand.
+//! The words that may report a failure, and whether they do in their line.
 
 use Kind::{Always, Bounded, Cannot, CausedBy, Count, Exit, Field, Killed, Severity, Status, Warning, Weakly};
 
 /// What a word means where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
-    /// It tells a failure.
+    /// It reports a failure.
     Strong,
     /// It does where the command failed.
     Weak,
@@ -245,7 +245,7 @@ impl<'a> Place<'a> {
             }
     }
 
-    /// The number that says how many: `3 errors`, `0 tests failed`, `Errors: 0`, `failed=2`, `no errors`.
+    /// The number of failures: `3 errors`, `0 tests failed`, `Errors: 0`, `failed=2`, `no errors`.
     fn count(&self) -> Option<u64> {
         self.count_after().or_else(|| self.count_before())
     }
@@ -258,7 +258,7 @@ impl<'a> Place<'a> {
                 return Some(0);
             }
             if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
-                // A number too great to read is none of nothing.
+                // A number that is too large to read isn't 0.
                 return Some(word.parse().unwrap_or(u64::MAX));
             }
             // `0 tests failed`, but not `0 passed, 3 things that failed`.
@@ -332,7 +332,7 @@ fn severity(place: &Place<'_>) -> Hit {
         return Hit::Strong;
     }
     let (before, after) = (place.before(), place.after());
-    // `"error": null` says that there is none.
+    // `"error": null` reports no error.
     let value =
         after.strip_prefix('"').unwrap_or(after).strip_prefix([':', '=']).map(|value| value.trim_start().trim_end_matches([',', '}']));
     if let Some("null" | "false" | "none" | "None" | "nil" | "\"\"" | "[]" | "{}" | "undefined") = value {

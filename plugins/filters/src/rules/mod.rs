@@ -16,11 +16,11 @@ pub struct BuiltIn {
     pub subject: StaticPattern,
     /// Its steps as a JSON array.
     pub steps: &'static str,
-    /// What the listing says of it, as a JSON object.
+    /// Its metadata in the listing, as a JSON object.
     pub meta: &'static str,
 }
 
-/// A [`Pattern`] that can stand in a static.
+/// A [`Pattern`] for a static.
 #[derive(Clone, Copy)]
 pub enum StaticPattern {
     /// The whole subject.

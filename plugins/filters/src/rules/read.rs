@@ -11,12 +11,12 @@ pub const MAX_TEXT: usize = 1024 * 1024;
 /// The most rules that it may have.
 pub const MAX_RULES: usize = 256;
 
-/// What was made of the operator's rules.
+/// The operator's rules, as they were read.
 #[derive(Default)]
 pub struct OperatorRules {
     /// Those that can be used and are enabled, in their order.
     pub rules: Vec<OperatorRule>,
-    /// The names of all rules that can be used: of the built-in ones, these are out of force.
+    /// The names of all rules that can be used. Each replaces the built-in rule of its name.
     pub replaced: Vec<String>,
     /// What is wrong with the others.
     pub problems: Vec<String>,
@@ -30,7 +30,7 @@ pub struct OperatorRule {
     pub matcher: Matcher,
     /// What it does, ready to run.
     pub steps: Vec<Step>,
-    /// What the listing says of it, as a JSON object.
+    /// Its metadata in the listing, as a JSON object.
     pub meta: String,
 }
 
@@ -88,7 +88,8 @@ fn read_rules<'a>(text: &str, rules: impl ExactSizeIterator<Item = Spanned<DeVal
     }
 }
 
-/// What is wrong with a rule, and where in the text, if that is known better than by the rule itself.
+/// What is wrong with a rule, and where in the text, if the place is known more precisely than the
+/// rule's own.
 struct RuleError {
     at: Option<usize>,
     what: String,

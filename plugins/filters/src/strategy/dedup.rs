@@ -22,7 +22,7 @@ pub struct Dedup {
     normalize: Vec<Normalize>,
 }
 
-/// A part of a line, and what stands for it.
+/// A part of a line, and its placeholder.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Normalize {
@@ -193,7 +193,7 @@ fn normalize(line: &str, level: Level, same: &mut Vec<u8>) {
     }
 }
 
-/// Whether a number says how a request ended: `" 503`, `status=503`, `"status":503`.
+/// Whether a number is the status of a request: `" 503`, `status=503`, `"status":503`.
 fn is_status(before: &[u8], word: &[u8]) -> bool {
     if word.len() != 3 || !word.iter().all(u8::is_ascii_digit) {
         return false;
@@ -202,7 +202,7 @@ fn is_status(before: &[u8], word: &[u8]) -> bool {
     before.ends_with(b"\" ") || before[..key].ends_with(b"status") || before[..key].ends_with(b"code")
 }
 
-/// Whether a number counts tries or time, which tells nothing of why something failed: `attempt 3`, `in 5s`.
+/// Whether a number counts tries or time, which doesn't explain a failure: `attempt 3`, `in 5s`.
 fn is_counter(before: &[u8], word: &[u8]) -> bool {
     if !word.first().is_some_and(u8::is_ascii_digit) {
         return false;

@@ -5,7 +5,7 @@ use super::{Outcome, Part, Run};
 use crate::guard::Level;
 use crate::text::share;
 
-/// The most lines that a file has which nobody writes by hand, before others get their share.
+/// The most lines of a generated file. Other files get their share after it.
 const GENERATED: usize = 40;
 
 /// Parameters of `git_diff`.

@@ -79,7 +79,7 @@ fn without_hint(line: &str) -> &str {
 /// The paths of a section, by what happened to them.
 #[derive(Default)]
 struct Section<'a> {
-    /// Between its heading and the first line that belongs to none.
+    /// From its heading to the first line that belongs to no section.
     is_open: bool,
     is_untracked: bool,
     state: &'a str,

@@ -20,11 +20,11 @@ use crate::text;
 
 /// The most characters of a regular expression.
 pub const MAX_REGEX: usize = 512;
-/// The most bytes of the program that one is compiled to: an expression of few characters may stand for a great automaton.
+/// The most bytes of a compiled expression: a short expression may make a large automaton.
 const MAX_PROGRAM: usize = 1024 * 1024;
 /// What is saved at least, in bytes: for less, no output is rewritten.
 const LEAST_SAVED: usize = 16;
-/// An output of a failed command that is this short stays whole where nothing in it is known.
+/// A failed command's output of at most this many lines stays whole if no step knows its form.
 const SHORT: usize = 80;
 
 /// A strategy with its parameters, as a rule names it.
@@ -52,7 +52,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// As it is written in a rule.
+    /// The name in a rule.
     pub fn name(&self) -> &'static str {
         match self {
             Self::StripNoise(_) => "strip_noise",
@@ -113,7 +113,7 @@ impl<'a> Part<'a> {
         Self { lines, levels: guard::levels(lines, failed), failed }
     }
 
-    /// Whether a line may not be left out as noise: it tells an error, or belongs to one.
+    /// Whether a line may not be left out as noise: it reports an error, or belongs to one.
     fn is_error(&self, at: usize) -> bool {
         self.levels[at] >= Level::ErrorContext
     }
@@ -130,7 +130,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What a strategy has made of a text.
+/// The result of a strategy.
 enum Outcome {
     /// Nothing is to be done.
     Unchanged,
@@ -174,7 +174,7 @@ pub fn run(steps: &[Step], text: &str, failed: bool) -> Option<(String, Confiden
             current = Cow::Owned(next);
         }
     }
-    // Where one step knew the form, it has chosen.
+    // If a step knew the form, its choice holds.
     if unknown && failed && worst.is_none() {
         let lines = text::lines(&current);
         if lines.len() > SHORT {
@@ -219,7 +219,7 @@ fn describe_error(expression: &str, error: &regex::Error) -> String {
         regex::Error::CompiledTooBig(_) => {
             format!("the expression {expression:?} becomes greater than 1 MiB when compiled: lower its repetitions")
         }
-        // The last line says what; those before draw where.
+        // The last line has the reason; those before it show the place.
         _ => {
             let what = error.to_string();
             let what = what.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();

@@ -8,7 +8,7 @@ use super::{Outcome, Part, Run};
 use crate::guard::{Level, is_passing};
 use crate::text::{indent, is_blank, leading_number};
 
-/// How many lines that pass tell that it is a test run, where no summary does.
+/// How many passing lines make it a test run if there is no summary.
 const TELLING: usize = 3;
 /// How many lines a failure has after the first ones.
 const LATER_LINES: usize = 15;
@@ -54,7 +54,8 @@ enum Kind {
     Other,
 }
 
-/// What tells that tests failed, whatever the command line as a whole ended with: `pytest || true`, `jest | tail`.
+/// Signs that tests failed, whatever the exit code of the whole command line: `pytest || true`,
+/// `jest | tail`.
 static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
     let forms = r"\b[1-9][0-9]* (tests? )?(failed|failing|failures?|errors?)\b|\b(failed|failures|errors|failing): ?[1-9]|(?-i:FAILURES!|--- FAIL|FAILED)|^not ok [0-9]";
     RegexBuilder::new(forms)
@@ -64,7 +65,7 @@ static FAILURES: LazyLock<Regex> = LazyLock::new(|| {
         .unwrap_or_else(|error| unreachable!("a test compiles it: {error}"))
 });
 
-/// Whether the text of a run that seems to have passed tells otherwise.
+/// Whether the text shows a failure although the exit code doesn't.
 fn tells_failure(part: &Part<'_>, kinds: &[Kind]) -> bool {
     let mut lines = part.lines.iter().zip(kinds).zip(&part.levels);
     lines.any(|((line, kind), level)| *kind != Kind::Passing && (*level == Level::Error || FAILURES.is_match(line.as_bytes())))
@@ -122,7 +123,8 @@ impl Summary {
     }
 }
 
-/// A run that was ended before its summary: how many tests there are and what it did last tell how far it came.
+/// A run that ended before its summary. The number of tests and the last lines show how far it
+/// came.
 fn keep_unfinished(part: &Part<'_>, keep: &mut [bool]) {
     let many = keep.len();
     for (at, line) in part.lines.iter().enumerate() {
@@ -140,7 +142,7 @@ fn drop_empty_runs(part: &Part<'_>, kinds: &[Kind], keep: &mut [bool]) {
     }
 }
 
-/// Keeps the name of the binary or file in which a test failed: cargo says it before the tests.
+/// Keeps the name of the binary or file in which a test failed: cargo prints it before the tests.
 fn keep_names(part: &Part<'_>, keep: &mut [bool]) {
     let mut name = None;
     for (at, line) in part.lines.iter().enumerate() {
@@ -164,7 +166,8 @@ fn kind(line: &str) -> Kind {
     if is_passing(line) || is_progress(trimmed) || PASSING.is_match(line.as_bytes()) { Kind::Passing } else { Kind::Other }
 }
 
-/// `....s..x  [ 45%]`, with or without the file before it. A row with a failure in it is none: where it is says something.
+/// `....s..x  [ 45%]`, with or without the file before it. A row with a failure doesn't count: its
+/// place matters.
 fn is_progress(trimmed: &str) -> bool {
     let row = trimmed.trim_end_matches(|last: char| matches!(last, ']' | '[' | '%' | ' ' | '(' | ')' | '/') || last.is_ascii_digit());
     let marks = row.rsplit(' ').next().unwrap_or_default();

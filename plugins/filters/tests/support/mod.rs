@@ -1,4 +1,4 @@
-//! What stands in for the host: which command a rule is asked about, and what is done to an output before a rule sees it.
+//! Takes the host's place: it decides which rule fits a command, and prepares an output for a rule.
 
 use std::path::{Path, PathBuf};
 

@@ -54,11 +54,12 @@ pub(crate) mod guest;
 
 /// The filters of a plugin.
 pub trait Filters: Sized + 'static {
-    /// Makes them, once for each instance. `rules` is the text of the operator's `filters.toml`; `None` for plugins that the host gives none.
+    /// Makes them, once for each instance. `rules` is the text of the operator's `filters.toml`;
+    /// `None` for plugins that get no rules from the host.
     ///
     /// # Errors
     ///
-    /// Where none of the filters can work. What is wrong with one rule belongs into the problems of the [`Listing`].
+    /// If no filter can work. Put what is wrong with one rule into the problems of the [`Listing`].
     fn new(rules: Option<&str>) -> Result<Self, String>;
 
     /// What there is.
@@ -116,7 +117,7 @@ pub enum Purpose {
     Security,
 }
 
-/// When a filter is asked.
+/// When a filter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
     /// A tool's name or a glob over tools' names.
@@ -146,7 +147,7 @@ impl Matcher {
 /// How a text is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Every text, and none at all.
+    /// Every text, and also no text.
     Any,
     /// The whole text.
     Exact(Cow<'static, str>),
@@ -222,7 +223,7 @@ pub enum FailureCategory {
     Timeout,
 }
 
-/// What becomes of an output.
+/// What happens to an output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It stays as it is.
@@ -250,7 +251,7 @@ pub struct Replacement {
     pub content: Vec<Content>,
     /// How sure the filter is.
     pub confidence: Confidence,
-    /// The rule that did it, where that says more than the filter's name.
+    /// The rule that did it, if that is more specific than the filter's name.
     pub rule: Option<String>,
     /// A JSON object.
     pub meta: Option<Value>,

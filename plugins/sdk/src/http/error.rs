@@ -1,4 +1,4 @@
-//! Why there is no answer, or none that helps, in the words and categories that hosts and models decide on.
+//! Errors of requests, in the words and categories by which hosts and models decide.
 
 use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,26 +11,26 @@ use crate::{Category, Failure};
 /// Bytes of a URL that an error shows.
 const MAX_SHOWN: usize = 300;
 
-/// The longest time that a server is left alone because it wants that.
+/// The longest time of a `Retry-After` that is honoured.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// Why no answer came. `?` makes a [`Failure`] of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpError {
-    /// Why, coarsely.
+    /// The kind of error.
     pub kind: HttpErrorKind,
-    /// Why, in words.
+    /// A message for people.
     pub message: String,
 }
 
-/// Why no answer came, coarsely.
+/// The kinds of errors of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpErrorKind {
     /// The request makes no sense: its URL, its method, a header.
     Invalid,
-    /// A rule of the operator's, or the host's own, refuses it. The host tells which.
+    /// A rule of the operator's, or the host's own, refuses it. The message names the rule.
     Denied,
-    /// The name has no address, or nobody could be asked for it.
+    /// The name has no address, or no name server answered.
     Dns,
     /// The server was not reached, or hung up.
     Connection,
@@ -42,7 +42,7 @@ pub enum HttpErrorKind {
     TooLarge,
     /// The answer breaks the protocol.
     Malformed,
-    /// A redirect that is not followed: one too many, or to where nobody should go.
+    /// A redirect that is not followed: one too many, or to a place that is not allowed.
     Redirect,
     /// Anything else.
     Failed,
@@ -88,7 +88,7 @@ impl From<HttpError> for Failure {
     }
 }
 
-/// What a status other than 200 to 299 means for whoever asked.
+/// The failure for a status other than 200 to 299.
 pub(super) fn from_status(response: &Response) -> Failure {
     use Category::{PermanentFailure, RateLimited, ServerError, Timeout};
     let status = response.status;
@@ -112,7 +112,8 @@ pub(super) fn from_status(response: &Response) -> Failure {
     if advice.is_empty() { failure } else { failure.with_suggestion(advice) }
 }
 
-/// Scheme, host and path: what tells requests apart. Secrets stand in a query, or before the host.
+/// Scheme, host and path identify a request. A query, and what is before the host, may hold
+/// secrets.
 fn display_url(url: &Url) -> String {
     let mut shown = url.origin().ascii_serialization();
     shown.push_str(url.path());

@@ -18,11 +18,14 @@
 //! # }
 //! ```
 //!
-//! Redirects are followed here, a request each, so that the host checks every one of them by the operator's rules. Bodies come decoded: the
-//! host asks for compression and takes it off. What the operator has to keep secret, a token for the service, never comes into a plugin: the
-//! host puts it into the requests that it is meant for, and [`secrets`](crate::secrets) only tells whether there is one.
+//! Redirects are followed here, a request each, so that the host checks every one of them by the
+//! operator's rules. Bodies come decoded: the host asks for compression and takes it off. What the
+//! operator has to keep secret, a token for the service, never comes into a plugin: the host puts
+//! it into the requests that it is meant for, and [`secrets`](crate::secrets) only says whether it
+//! exists.
 //!
-//! In unit tests the operating system's sockets stand in for the host, without TLS and without rules: servers of the test's own on loopback.
+//! In unit tests the operating system's sockets take the host's place, without TLS and without
+//! rules. A test runs its own server on loopback.
 
 mod error;
 #[cfg(not(target_arch = "wasm32"))]
@@ -43,10 +46,10 @@ use wasi as engine;
 
 use crate::Failure;
 
-/// Redirects that are followed where nobody says. The host refuses more than these.
+/// Redirects that are followed by default. The host refuses more.
 pub const MAX_REDIRECTS: u8 = 3;
 
-/// Bytes of a body that are read where nobody says.
+/// Bytes of a body that are read by default.
 pub const DEFAULT_MAX_BODY: usize = 1 << 20;
 
 /// Headers that never follow a redirect to another origin: they were meant for the first.
@@ -108,7 +111,8 @@ impl Request {
         self
     }
 
-    /// The same with a value as JSON for its body, and the content type that tells so where none is set.
+    /// The same with a value as JSON for its body. It sets the content type of JSON unless one is
+    /// set already.
     ///
     /// # Errors
     ///
@@ -127,7 +131,8 @@ impl Request {
         self
     }
 
-    /// Reads this many bytes of the body, and leaves the rest: [`Response::cut`] tells.
+    /// Reads this many bytes of the body, and leaves the rest. [`Response::cut`] says whether there
+    /// was more.
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
@@ -141,12 +146,12 @@ impl Request {
         self
     }
 
-    /// Asks, follows redirects and reads the body. An answer that tells of a failure, as 404 does, is an answer:
-    /// [`Response::error_for_status`].
+    /// Asks, follows redirects and reads the body. An answer with the status of a failure, such as
+    /// 404, is an answer: [`Response::error_for_status`].
     ///
     /// # Errors
     ///
-    /// Where no answer came, or none that can be read.
+    /// If there was no answer, or it can't be read.
     pub fn send(self) -> Result<Response, HttpError> {
         let url = parse(&self.url)?;
         if !is_token(&self.method) {
@@ -203,7 +208,7 @@ struct Hop {
 }
 
 impl Hop {
-    /// What becomes of the request when a redirect has led from `from` to where it goes now.
+    /// Adapts the request to a redirect from `from` to its new URL.
     fn redirected(&mut self, from: &Url, status: u16, private: &[String]) {
         // As browsers do it: a form that was sent is answered by a page to look at.
         let becomes_get = match status {
@@ -260,13 +265,13 @@ impl Response {
         find(&self.headers, name)
     }
 
-    /// The media type in lower case, without parameters; empty where the server names none.
+    /// The media type in lower case, without parameters; empty if the server names no type.
     pub fn media_type(&self) -> String {
         let value = self.header("content-type").unwrap_or_default();
         value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// Whether the status tells of a success: 200 to 299.
+    /// Whether the status is a success: 200 to 299.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -276,7 +281,7 @@ impl Response {
         error::retry_after(self.header("retry-after")?)
     }
 
-    /// This answer, where its status tells of a success.
+    /// This answer, if its status is a success.
     ///
     /// # Errors
     ///
@@ -302,7 +307,7 @@ fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("only http and https can be asked, not {}", url.scheme()));
     }
-    // A name and a password there make one host look like another, and would stand in logs.
+    // A name and a password in a URL make one host look like another, and would end up in logs.
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a URL with a user name or a password in it is not asked".to_owned());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Answer, Hop, HttpError, HttpErrorKind};
 
-/// What a test waits where nobody says.
+/// The default timeout in a test.
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 
 /// Bytes of status and headers that are read.

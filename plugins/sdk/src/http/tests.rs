@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use super::*;
 use crate::Category;
 
-/// A server that gives these answers, one a connection, and then what it was asked.
+/// A server that gives these answers, one for each connection, and returns the requests.
 fn server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -59,7 +59,7 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
     let stream = body.stream().map_err(gone)?;
     let (mut bytes, mut cut) = (Vec::new(), false);
     loop {
-        // One more than is kept tells whether there is more.
+        // One byte more than the limit shows whether there is more.
         let wanted = CHUNK.min(most + 1 - bytes.len());
         match stream.blocking_read(wanted as u64) {
             Ok(more) => bytes.extend_from_slice(&more),

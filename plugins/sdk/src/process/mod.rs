@@ -17,7 +17,7 @@
 //!
 //! What is started belongs to the call: it ends with it, and all that it has started too. A call of a tool that is read-only starts nothing.
 //!
-//! In unit tests [`std::process`] stands in for the host: what is started there is not confined.
+//! In unit tests [`std::process`] takes the host's place: programs are not confined there.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
@@ -54,8 +54,9 @@ impl Command {
         Self::new(CommandKind::Program(vec![name.into()]))
     }
 
-    /// A command line for `bash`, where the operator grants a shell. It has to be an argument of the call, to the letter, that is a
-    /// [subject](crate::Subject) of kind `command`: that is what was decided on.
+    /// A command line for `bash`, where the operator grants a shell. It has to be exactly the text
+    /// of an argument that is a [subject](crate::Subject) of kind `command`: the host decided on
+    /// that text.
     pub fn shell(line: impl Into<String>) -> Self {
         Self::new(CommandKind::Shell(line.into()))
     }
@@ -113,7 +114,7 @@ impl Command {
         self
     }
 
-    /// Keeps this many bytes of each of its outputs: at most 1 MiB, which is also what is kept where nobody says.
+    /// Keeps this many bytes of each of its outputs: at most 1 MiB, which is the default.
     #[must_use]
     pub fn output_limit(mut self, bytes: u32) -> Self {
         self.output_limit = Some(bytes);
@@ -127,11 +128,11 @@ impl Command {
         self
     }
 
-    /// Runs it to its end. That it failed, or was ended, is no error: [`Finished`] tells.
+    /// Runs it to its end. A program that failed, or was ended, is not an error: see [`Finished`].
     ///
     /// # Errors
     ///
-    /// Where nothing was started.
+    /// If nothing was started.
     pub fn run(self) -> Result<Finished, ProcessError> {
         engine::run(self)
     }
@@ -156,7 +157,8 @@ impl Child {
         self.0.read(timeout)
     }
 
-    /// Writes to its standard input, and waits until that was taken. How many bytes were; fewer than given: it reads no more.
+    /// Writes to its standard input, and waits until that was taken. Returns how many bytes were
+    /// taken; if fewer than given, it reads no more.
     pub fn write(&mut self, bytes: &[u8]) -> u64 {
         self.0.write(bytes)
     }
@@ -182,7 +184,7 @@ impl Child {
     }
 }
 
-/// Why it is over.
+/// Why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It ended.
@@ -197,16 +199,16 @@ pub enum Ending {
     Processes,
     /// They took more processor time than they may.
     Processor,
-    /// They wrote more than anybody will read.
+    /// They wrote more than the limit for output.
     Output,
 }
 
-/// What became of it.
+/// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Its exit code; 128 and the signal where one ended it, as shells have it. None where the host ended it.
     pub exit_code: Option<i32>,
-    /// Why it is over.
+    /// Why it ended.
     pub ending: Ending,
     /// What could help, should it have failed: the line of the configuration that grants what it seems to have missed. To be passed on.
     pub notices: Vec<String>,

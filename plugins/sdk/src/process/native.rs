@@ -12,7 +12,7 @@ use super::{Command, CommandKind, Ending, Finished, Output, ProcessError};
 /// Bytes that are kept of each output.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// What a test has where nobody says.
+/// The default time in a test.
 const DEFAULT_TIME: Duration = Duration::from_secs(600);
 
 pub(super) fn run(mut command: Command) -> Result<Finished, ProcessError> {

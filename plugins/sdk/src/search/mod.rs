@@ -2,7 +2,8 @@
 //!
 //! Paths come back as the root was given, plus the rest, sorted by their bytes. Symbolic links are listed, never followed.
 //!
-//! In unit tests a simple walk stands in for the host's. It knows the same rules, so that a tool finds the same there.
+//! In unit tests a simple walk takes the place of the host's search. It knows the same rules, so a
+//! tool finds the same there.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
@@ -87,13 +88,13 @@ pub enum Ending {
     Complete,
     /// There was more than asked for.
     Limit,
-    /// The time was up.
+    /// The time ran out.
     Deadline,
-    /// The caller went away.
+    /// The caller cancelled the call.
     Cancelled,
 }
 
-/// What was met and left out, so that an answer can say that it is not the whole truth.
+/// What was left out, so that an answer can say that it is incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// By the operator's rules.

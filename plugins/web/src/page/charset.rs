@@ -2,10 +2,11 @@
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// Bytes in which a page says what it is written in; browsers look at as many.
+/// The number of bytes that are searched for a page's encoding. Browsers search as many.
 const HEAD: usize = 1024;
 
-/// The text, whatever the bytes are: what is none becomes `U+FFFD`. A byte order mark wins over `content_type`, which wins over the page.
+/// Decodes any bytes; those that are no text become `U+FFFD`. A byte order mark wins over
+/// `content_type`, which wins over the page.
 pub fn decode(bytes: &[u8], content_type: &str) -> String {
     let by_mark = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     let encoding = by_mark.or_else(|| parameter(content_type)).or_else(|| find_declared(bytes)).unwrap_or_else(|| guess(bytes));

@@ -149,7 +149,7 @@ impl TreeSink for Sink {
 
     fn create_comment(&self, text: StrTendril) -> NodeId {
         self.count();
-        // Nobody reads it, and the tree wants one.
+        // The tree requires one; it is not used.
         drop(text);
         self.inner.create_comment(StrTendril::new())
     }

@@ -22,7 +22,7 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// The time after which entries have no text.
 const MAX_TIME: Duration = Duration::from_secs(3);
 
-/// What is shown of a feed and of each entry.
+/// The fields of a feed and of each entry that are shown.
 #[derive(Default)]
 struct Entry {
     title: String,

@@ -17,13 +17,14 @@ pub(super) struct MainText {
     pub(super) gone: Vec<bool>,
 }
 
-/// The share of the text's mass that an element must have to stand for the part that it lies in.
+/// The share of a part's mass that an element needs to take the part's place.
 const MOST: f64 = 0.85;
 
-/// The share with which an element that says it is the main one is believed.
+/// The share of the mass that an element needs to count as the main one if the page calls it so.
 const BELIEVED: f64 = 0.4;
 
-/// The mass of what goes by its name, at most: more is text, whatever it is called.
+/// The most mass of an element that is left out for its name. One with more is text, whatever its
+/// name.
 const MOST_OF_NOISE: f64 = 800.0;
 
 /// Finds the main text.
@@ -41,7 +42,8 @@ pub(super) fn find(flat: &Flat<'_>) -> MainText {
     if kept >= 250 && kept * 5 >= all || kept * 2 >= all {
         return MainText { root, gone };
     }
-    // Mostly links, or a page of no known make. A part that is one article among teasers has its paragraphs all the same.
+    // Mostly links, or a page of an unknown structure. An article among teasers still has its
+    // paragraphs.
     if left.mass(flat, root) >= 1_000.0 && left.mass(flat, root) >= 0.5 * seen.mass(flat, body) {
         return MainText { root, gone };
     }
@@ -314,7 +316,7 @@ fn is_named_as_noise(flat: &Flat<'_>, index: usize, element: &Element, sums: &Su
     let within = flat.around(index).any(|at| flat.element(at).is_some_and(is_named_main));
     let is_list = linked * 2 >= letters;
     let is_little = mass < MOST_OF_NOISE;
-    // What a style hides until it is asked for can't be told by its links.
+    // An element that a style hides until it is opened can't be judged by its links.
     let is_hidden = |class: &str| ["popup", "modal", "newsletter"].iter().any(|part| class.contains(part));
     let headed = || (index..flat.items[index].end).any(|at| matches!(flat.name(at), "h1" | "h2" | "h3" | "h4" | "h5" | "h6"));
     let looks_so = if within {

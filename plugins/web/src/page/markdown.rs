@@ -32,7 +32,7 @@ pub(super) fn render(flat: &Flat<'_>, kept: &MainText, base: &Url) -> (String, b
     page.out.finish()
 }
 
-/// A text on one line that stands by itself, such as a title: without links.
+/// A text on one line, such as a title, without links.
 pub(super) fn line(text: &str) -> String {
     let mut out = Writer::new(MAX_OUTPUT);
     out.text(text);
@@ -264,7 +264,7 @@ impl Page<'_> {
         self.out.space(spaces.1);
     }
 
-    /// Where a link leads, where that is to another page.
+    /// The target of a link, if it is another page.
     fn address(&self, href: &str) -> Option<String> {
         let href = href.trim();
         if href.is_empty() || href.len() > MAX_HREF {
@@ -294,7 +294,7 @@ impl Page<'_> {
         }
     }
 
-    /// A formula as the TeX that it was made of, where the page has that.
+    /// A formula as its TeX source, if the page has it.
     fn formula(&mut self, index: usize) {
         let flat = self.flat;
         let range = index..flat.items[index].end;

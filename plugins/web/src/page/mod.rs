@@ -12,7 +12,7 @@ use url::Url;
 use dom::Dom;
 use flat::Flat;
 
-/// A text made of an answer.
+/// The text of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page {
     /// The text.
@@ -25,7 +25,7 @@ pub struct Page {
     pub bare: bool,
 }
 
-/// The page in `html` as Markdown: its main text, or all of it where that can't be told.
+/// The page in `html` as Markdown: its main text, or all of it if the main text can't be found.
 pub fn markdown(html: &str, base: &Url) -> Page {
     let dom = Dom::parse(html);
     let flat = Flat::new(&dom.html);
@@ -41,7 +41,7 @@ pub fn markdown(html: &str, base: &Url) -> Page {
     Page { text, media_type: "text/markdown", cut: cut || dom.cut, bare }
 }
 
-/// The feed in `xml` as Markdown; None where it is none.
+/// The feed in `xml` as Markdown; `None` if it is not a feed.
 pub fn feed(xml: &str, base: &Url) -> Option<Page> {
     feed::render(xml, base)
 }

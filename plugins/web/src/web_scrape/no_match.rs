@@ -1,4 +1,4 @@
-//! What to say where nothing matches: what the page has instead.
+//! Failures for selectors that match nothing, with the names that the page has instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,14 @@ use serde_json::{Map, json};
 
 use super::{Attributes, Extract, Query};
 
-/// Names of a kind that are told.
+/// The most names of a kind in a failure.
 const MAX_NAMES: usize = 30;
 
-/// The longest name that is told.
+/// The longest name in a failure, in bytes.
 const MAX_NAME: usize = 60;
 
-/// The failure. The page's names stand in a part of their own: they are the page's words.
+/// The failure for selectors without a match. The page's names are in a part of their own, since
+/// they are text of a third party.
 pub(super) fn failure(query: &Query, page: &Html) -> Failure {
     let sources: Vec<&str> = match &query.items {
         Some((source, _)) => vec![source],
@@ -40,14 +41,14 @@ pub(super) fn failure(query: &Query, page: &Html) -> Failure {
     Failure::new(Category::InvalidParameters, message).with_code("no-match").with_suggestion(advice).with_content(part)
 }
 
-/// The failure where elements are there, and none has the attribute that was asked for.
+/// The failure for elements of which none has the requested attribute.
 pub(super) fn attribute_failure(message: &str, part: Content) -> Failure {
     let advice = "Choose among the attributes that they have, or leave `extract` out for their texts.";
     Failure::new(Category::InvalidParameters, message).with_code("no-attribute").with_suggestion(advice).with_content(part)
 }
 
-/// Which fields ask for an attribute that none of their elements has, and in a part of its own what those have; None where there is no such
-/// field.
+/// Finds the fields whose elements all lack the requested attribute. The attributes that they do
+/// have are in a part of their own. `None` if there is no such field.
 pub(super) fn find_lacking(query: &Query, attributes: &BTreeMap<&str, Attributes>) -> Option<(String, Content)> {
     let (mut messages, mut present) = (Vec::new(), Map::new());
     for field in &query.fields {
@@ -61,7 +62,7 @@ pub(super) fn find_lacking(query: &Query, attributes: &BTreeMap<&str, Attributes
     (!messages.is_empty()).then(|| (messages.join("; "), part))
 }
 
-/// Remembers the attributes of an element.
+/// Adds the names of an element's attributes.
 pub(super) fn add_names(names: &mut BTreeSet<String>, element: &Element) {
     for (name, _) in element.attrs().filter(|(name, _)| name.len() <= MAX_NAME) {
         if names.len() >= MAX_NAMES {
@@ -85,7 +86,7 @@ fn names_in(source: &str) -> Vec<String> {
     source.split(|c| !is_name(c)).filter(|name| name.len() > 1).map(str::to_lowercase).collect()
 }
 
-/// The names that are nearest to those that were asked for, then the most frequent.
+/// Chooses the names nearest to the requested ones, then the most frequent.
 fn choose_nearest<'a>(counts: BTreeMap<&'a str, usize>, wanted: &[String]) -> Vec<&'a str> {
     let is_near = |name: &str| {
         let name = name.to_lowercase();

@@ -113,7 +113,7 @@ fn block<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Findin
     if is_error && rule.is_none() && message.starts_with("error[") {
         return None;
     }
-    // The blank line below goes with it.
+    // The blank line below belongs to it.
     if lines.get(end).is_some_and(|line| is_blank(line)) {
         end += 1;
     }
@@ -164,7 +164,7 @@ fn line<'a>(lines: &'a [&'a str], levels: &[Level], at: usize) -> Option<Finding
     if is_error && end > at + 1 {
         return None;
     }
-    // What it says of an error stays above it, and a group is not to begin with it.
+    // It stays above its error, and a group doesn't begin with it.
     if leads > 0 && is_error {
         return None;
     }
@@ -263,7 +263,8 @@ fn row<'a>(lines: &'a [&'a str], at: usize, section: usize) -> Option<Finding<'a
     })
 }
 
-/// Gives the findings without a rule that of one whose message differs from theirs in names only: clippy says it the first time.
+/// Gives each finding without a rule the rule of one whose message differs only in names. Clippy
+/// names a rule only the first time.
 pub(super) fn attach_rules(items: &mut [Item<'_>]) {
     let mut known: HashMap<String, String> = HashMap::new();
     for finding in items.iter().filter_map(Item::finding) {
@@ -292,7 +293,7 @@ pub(super) fn groups(items: &[Item<'_>]) -> HashMap<usize, Vec<usize>> {
     let mut groups: HashMap<usize, Vec<usize>> = HashMap::new();
     for (at, item) in items.iter().enumerate() {
         let Some(finding) = item.finding() else { continue };
-        // An error that breaks no rule stands for itself.
+        // An error without a rule is a group of its own.
         let stands_alone = finding.form == Form::Block && finding.is_error && finding.rule.is_none();
         let leader =
             if stands_alone { at } else { *first.entry((finding.form, finding.section, finding.label, finding.message)).or_insert(at) };

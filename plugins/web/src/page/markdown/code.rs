@@ -11,7 +11,7 @@ impl Page<'_> {
         if text.is_empty() {
             return;
         }
-        // As many ticks as it takes.
+        // One tick more than the longest run of ticks in the text.
         let ticks = "`".repeat(longest_run(&text) + 1);
         let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
         self.out.put(&format!("{ticks}{pad}{text}{pad}{ticks}"));

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A word of a page, which must not look like a link or say where one leads: only what the page has as links are any.
+/// Escapes a word of a page, so that it can't look like a link. Only the page's own links become
+/// links.
 pub(super) fn plain(word: &str) -> Cow<'_, str> {
     let is_tag = |at: usize| {
         let after = &word.as_bytes()[at + 1..];
@@ -267,7 +268,7 @@ impl Writer {
         }
     }
 
-    /// What a blank line begins with: quotes go on, indentation needs none.
+    /// The start of a blank line: the marks of quotes stay, indentation is dropped.
     fn blank_prefix(&mut self) {
         let all: String = self.prefixes.iter().filter(|prefix| prefix.first.is_none()).map(|prefix| prefix.rest.as_str()).collect();
         self.out.push_str(all.trim_end());
