@@ -369,7 +369,7 @@ fn text(element: ElementRef<'_>, most: usize) -> String {
 
 /// The HTML of an element, or of more than `most` bytes the beginning: elements lie in each other, and each of them can be asked for.
 fn html(element: ElementRef<'_>, most: usize) -> String {
-    let mut bounded = Bounded { bytes: Vec::new(), most };
+    let mut bounded = BoundedWriter { bytes: Vec::new(), most };
     let options = SerializeOpts { traversal_scope: TraversalScope::IncludeNode, scripting_enabled: false, create_missing_parent: false };
     // It fails where there is more than it takes, and in no other way.
     let _ = serialize(&mut bounded, &element, options);
@@ -377,12 +377,12 @@ fn html(element: ElementRef<'_>, most: usize) -> String {
 }
 
 /// Takes bytes until there are too many.
-struct Bounded {
+struct BoundedWriter {
     bytes: Vec<u8>,
     most: usize,
 }
 
-impl io::Write for Bounded {
+impl io::Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() > self.most {
             return Err(io::ErrorKind::StorageFull.into());

@@ -68,34 +68,34 @@ fn real_pages_keep_their_text_and_lose_what_is_around_it() {
         return;
     };
     let reference: HashMap<String, HashMap<String, String>> = serde_json::from_str(&reference).unwrap();
-    let measured: HashMap<&str, Measured> =
+    let measurements: HashMap<&str, Measurement> =
         reference.iter().map(|(name, kept)| (name.as_str(), measure(&folder.join("saved").join(name), kept))).collect();
-    let mut missed = Vec::new();
+    let mut failures = Vec::new();
     for (kind, name, noise) in PAGES {
-        let page = &measured[name];
+        let page = &measurements[name];
         println!("recall {:.3}, noise {:.3}, {} words: {kind} ({name})", page.recall, page.noise, page.words);
         if page.recall < RECALL || page.noise > noise || page.words < 30 {
-            missed.push(format!("{kind} ({name}): recall {:.3}, noise {:.3} of {} words", page.recall, page.noise, page.words));
+            failures.push(format!("{kind} ({name}): recall {:.3}, noise {:.3} of {} words", page.recall, page.noise, page.words));
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "a number of pages")]
-    let mean = |of: fn(&Measured) -> f64| measured.values().map(of).sum::<f64>() / measured.len() as f64;
+    let mean = |of: fn(&Measurement) -> f64| measurements.values().map(of).sum::<f64>() / measurements.len() as f64;
     let (recall, noise) = (mean(|page| page.recall), mean(|page| page.noise));
-    println!("all {}: recall {recall:.3}, noise {noise:.3}", measured.len());
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
-    assert!(recall >= MEAN_RECALL && noise <= MEAN_NOISE, "all {}: recall {recall:.3}, noise {noise:.3}", measured.len());
+    println!("all {}: recall {recall:.3}, noise {noise:.3}", measurements.len());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(recall >= MEAN_RECALL && noise <= MEAN_NOISE, "all {}: recall {recall:.3}, noise {noise:.3}", measurements.len());
 }
 
-struct Measured {
+struct Measurement {
     recall: f64,
     noise: f64,
     words: usize,
 }
 
-fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measured {
+fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measurement {
     let html = web::page::charset::decode(&fs::read(path).unwrap(), "text/html");
-    let ours = counted(&without_addresses(&web::page::markdown(&html, &Url::parse("https://example.com/").unwrap()).text));
-    let (one, other) = (counted(&kept["trafilatura"]), counted(&kept["readability"]));
+    let ours = count_words(&without_addresses(&web::page::markdown(&html, &Url::parse("https://example.com/").unwrap()).text));
+    let (one, other) = (count_words(&kept["trafilatura"]), count_words(&kept["readability"]));
     let (mut wanted, mut found) = (0, 0);
     for (word, count) in &one {
         let both = *count.min(other.get(word).unwrap_or(&0));
@@ -106,11 +106,11 @@ fn measure(path: &PathBuf, kept: &HashMap<String, String>) -> Measured {
     let known: usize = ours.iter().map(|(word, count)| *count.min(one.get(word).max(other.get(word)).unwrap_or(&0))).sum();
     #[expect(clippy::cast_precision_loss, reason = "numbers of words")]
     let share = |part: usize, all: usize| if all == 0 { None } else { Some(part as f64 / all as f64) };
-    Measured { recall: share(found, wanted).unwrap_or(1.0), noise: share(words - known, words).unwrap_or(0.0), words }
+    Measurement { recall: share(found, wanted).unwrap_or(1.0), noise: share(words - known, words).unwrap_or(0.0), words }
 }
 
 /// Words and how often they are there; in writing without spaces each letter is one.
-fn counted(text: &str) -> HashMap<String, usize> {
+fn count_words(text: &str) -> HashMap<String, usize> {
     let mut words: HashMap<String, usize> = HashMap::new();
     let stands_alone =
         |c: char| matches!(c, '\u{e00}'..='\u{e7f}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}');

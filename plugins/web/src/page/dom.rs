@@ -43,7 +43,7 @@ impl Dom {
     pub fn parse(text: &str) -> Self {
         let options = TreeBuilderOpts { scripting_enabled: false, drop_doctype: true, ..TreeBuilderOpts::default() };
         let builder = TreeBuilder::new(Sink::new(), options);
-        let tokenizer = Tokenizer::new(Bounded { builder }, TokenizerOpts::default());
+        let tokenizer = Tokenizer::new(BoundedSink { builder }, TokenizerOpts::default());
         let queue = BufferQueue::default();
         let began = Instant::now();
         let mut rest = text;
@@ -62,17 +62,17 @@ impl Dom {
 }
 
 /// Tokens on their way to the tree.
-struct Bounded {
+struct BoundedSink {
     builder: TreeBuilder<NodeId, Sink>,
 }
 
-impl Bounded {
+impl BoundedSink {
     fn is_full(&self) -> bool {
         self.builder.sink.elements.get() >= MAX_ELEMENTS
     }
 }
 
-impl TokenSink for Bounded {
+impl TokenSink for BoundedSink {
     type Handle = NodeId;
 
     fn process_token(&self, token: Token, line_number: u64) -> TokenSinkResult<NodeId> {

@@ -52,7 +52,9 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
         let link =
             base.join(entry.link.trim()).ok().filter(|link| matches!(link.scheme(), "http" | "https") && !entry.link.trim().is_empty());
         text.push_str(&match link {
-            Some(link) => format!("## [{}]({})\n", markdown::bracketed(&title), String::from(link).replace('(', "%28").replace(')', "%29")),
+            Some(link) => {
+                format!("## [{}]({})\n", markdown::in_brackets(&title), String::from(link).replace('(', "%28").replace(')', "%29"))
+            }
             None => format!("## {}\n", markdown::line(&title)),
         });
         let details: Vec<String> = [&entry.date, &entry.author]

@@ -42,7 +42,7 @@ pub(super) fn line(text: &str) -> String {
 }
 
 /// A text for between the brackets of a link.
-pub(super) fn bracketed(text: &str) -> String {
+pub(super) fn in_brackets(text: &str) -> String {
     text.replace('\\', "\\\\").replace('[', "\\[").replace(']', "\\]")
 }
 
@@ -77,7 +77,7 @@ impl Page<'_> {
     fn text(&mut self, text: &str) {
         const ENDS: [char; 3] = ['[', ']', '\\'];
         if self.in_link && text.contains(ENDS) {
-            self.out.text(&bracketed(text));
+            self.out.text(&in_brackets(text));
         } else {
             self.out.text(text);
         }
@@ -129,7 +129,7 @@ impl Page<'_> {
                 self.prefixed_block(index, "> ", "> ");
                 self.out.block(2);
             }
-            "pre" | "listing" | "xmp" => self.preformatted(index),
+            "pre" | "listing" | "xmp" => self.code_block(index),
             "code" | "kbd" | "samp" | "tt" if !self.holds_block(index) => self.code(index),
             "b" | "strong" if !self.holds_block(index) => self.emphasis(index, "**"),
             "i" | "em" | "var" | "cite" | "dfn" if !self.holds_block(index) => self.emphasis(index, "*"),

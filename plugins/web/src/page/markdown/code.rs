@@ -17,7 +17,7 @@ impl Page<'_> {
         self.out.put(&format!("{ticks}{pad}{text}{pad}{ticks}"));
     }
 
-    pub(super) fn preformatted(&mut self, index: usize) {
+    pub(super) fn code_block(&mut self, index: usize) {
         if self.out.is_inline() {
             return self.code(index);
         }
