@@ -150,9 +150,9 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
         CausedBy => Hit::Weak,
         Killed if place.begins_word() && !place.is_name() && !place.word().starts_with(|first: char| first.is_lowercase()) => Hit::Strong,
         Killed if place.begins_word() && !place.is_name() => Hit::Weak,
-        Exit => exit(shortened(&line[start..])),
-        Status => status(shortened(&line[end..])),
-        Field => field(shortened(&line[end..])),
+        Exit => exit(shorten(&line[start..])),
+        Status => status(shorten(&line[end..])),
+        Field => field(shorten(&line[end..])),
         Warning => warning(&place),
         Count if place.count() != Some(0) => Hit::Warning,
         Bounded | Weakly | Cannot | Killed | Count => Hit::Nothing,
@@ -162,7 +162,7 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
 /// How far is looked from a word. A line may be the whole of an output, and have as many such words as it has room for.
 const AROUND: usize = 256;
 
-fn shortened(text: &str) -> &str {
+fn shorten(text: &str) -> &str {
     &text[..text.floor_char_boundary(AROUND)]
 }
 
@@ -196,7 +196,7 @@ impl<'a> Place<'a> {
     }
 
     fn after(&self) -> &'a str {
-        shortened(&self.line[self.word_end..])
+        shorten(&self.line[self.word_end..])
     }
 
     fn byte_before(&self) -> u8 {

@@ -37,7 +37,7 @@ impl StripAnnotated {
         if self.keep_head.saturating_add(self.keep_tail) > self.long_output_threshold {
             return Err("`keep_head` and `keep_tail` are more than `long_output_threshold`: lower them or raise it".to_owned());
         }
-        Ok(Box::new(Annotated {
+        Ok(Box::new(AnnotationStripper {
             noise: Patterns::new("patterns", &self.patterns)?,
             summary: self.summary.as_deref().map(compile).transpose().map_err(|what| format!("`summary`: {what}"))?,
             threshold: self.long_output_threshold,
@@ -47,7 +47,7 @@ impl StripAnnotated {
     }
 }
 
-struct Annotated {
+struct AnnotationStripper {
     noise: Patterns,
     summary: Option<Regex>,
     threshold: usize,
@@ -55,14 +55,14 @@ struct Annotated {
     tail: usize,
 }
 
-impl Annotated {
+impl AnnotationStripper {
     fn is_noise(&self, line: &str) -> bool {
         let trimmed = line.trim_start_matches([' ', '\t', '=', '|']);
         ["note:", "help:"].iter().any(|label| trimmed.starts_with(label)) || self.noise.fit(line)
     }
 }
 
-impl Run for Annotated {
+impl Run for AnnotationStripper {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let mut summary = None;
         let mut keep = Vec::with_capacity(part.lines.len());
@@ -99,7 +99,7 @@ impl Run for Annotated {
     }
 }
 
-impl Annotated {
+impl AnnotationStripper {
     /// Leaves out the middle of what stays.
     fn cut(&self, part: &Part<'_>, keep: &mut [bool], stays: usize) {
         let mut seen = 0;

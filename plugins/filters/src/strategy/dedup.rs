@@ -38,15 +38,15 @@ impl Dedup {
             }
             Ok((compile(pattern).map_err(|what| format!("`pattern`: {what}"))?, replacement.clone()))
         });
-        Ok(Box::new(Repeated { custom: custom.collect::<Result<_, _>>()? }))
+        Ok(Box::new(Deduplicator { custom: custom.collect::<Result<_, _>>()? }))
     }
 }
 
-struct Repeated {
+struct Deduplicator {
     custom: Vec<(Regex, String)>,
 }
 
-impl Run for Repeated {
+impl Run for Deduplicator {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let lines = part.lines;
         if lines.len() < 3 {
@@ -60,7 +60,7 @@ impl Run for Repeated {
             .zip(&part.levels)
             .map(|(line, level)| {
                 same.clear();
-                self.normalized(line, *level, &mut same);
+                self.normalize(line, *level, &mut same);
                 hasher.hash_one(&same)
             })
             .collect();
@@ -134,9 +134,9 @@ fn different<'a>(first: &str, line: &'a str) -> &'a str {
     line[line.floor_char_boundary(word)..end].trim_end()
 }
 
-impl Repeated {
+impl Deduplicator {
     /// Writes what is compared of a line.
-    fn normalized(&self, line: &str, level: Level, same: &mut Vec<u8>) {
+    fn normalize(&self, line: &str, level: Level, same: &mut Vec<u8>) {
         if self.custom.is_empty() {
             normalize(line, level, same);
             if same.iter().filter(|byte| byte.is_ascii_alphabetic()).count() < LETTERS {

@@ -17,16 +17,16 @@ pub struct GroupByRule {}
 impl GroupByRule {
     #[expect(clippy::unnecessary_wraps, reason = "as the other strategies")]
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
-        Ok(Box::new(Grouped))
+        Ok(Box::new(RuleGrouper))
     }
 }
 
 /// So few findings are shown with all that is said of them.
 const FEW: usize = 3;
 
-struct Grouped;
+struct RuleGrouper;
 
-impl Run for Grouped {
+impl Run for RuleGrouper {
     fn run(&self, part: &super::Part<'_>) -> Outcome {
         let mut items = findings::parse(part.lines, &part.levels);
         let many = items.iter().filter(|item| matches!(item, Item::Finding(_))).count();

@@ -14,13 +14,13 @@ pub struct StripNoise {
 impl StripNoise {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         not_empty("patterns", &self.patterns)?;
-        Ok(Box::new(Noise(Patterns::new("patterns", &self.patterns)?)))
+        Ok(Box::new(NoiseStripper(Patterns::new("patterns", &self.patterns)?)))
     }
 }
 
-struct Noise(Patterns);
+struct NoiseStripper(Patterns);
 
-impl Run for Noise {
+impl Run for NoiseStripper {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let keep: Vec<bool> = (0..part.lines.len()).map(|at| part.is_error(at) || !self.0.fit(part.lines[at])).collect();
         if keep.iter().all(|keep| *keep) { Outcome::Unchanged } else { Outcome::Lines(keep, Confidence::Full) }
@@ -37,13 +37,13 @@ pub struct KeepMatching {
 impl KeepMatching {
     pub(super) fn step(&self) -> Result<Box<dyn Run>, String> {
         not_empty("patterns", &self.patterns)?;
-        Ok(Box::new(Matching(Patterns::new("patterns", &self.patterns)?)))
+        Ok(Box::new(MatchKeeper(Patterns::new("patterns", &self.patterns)?)))
     }
 }
 
-struct Matching(Patterns);
+struct MatchKeeper(Patterns);
 
-impl Run for Matching {
+impl Run for MatchKeeper {
     fn run(&self, part: &Part<'_>) -> Outcome {
         let fits: Vec<bool> = part.lines.iter().map(|line| !is_blank(line) && self.0.fit(line)).collect();
         if !fits.contains(&true) {
