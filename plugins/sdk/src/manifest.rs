@@ -108,13 +108,13 @@ impl<const N: usize> Json<N> {
         let bytes = text.as_bytes();
         let mut index = 0;
         while index < bytes.len() {
-            self.escaped(bytes[index]);
+            self.push_escaped(bytes[index]);
             index += 1;
         }
         self.byte(b'"');
     }
 
-    const fn escaped(&mut self, byte: u8) {
+    const fn push_escaped(&mut self, byte: u8) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         match byte {
             b'"' | b'\\' => {
@@ -137,7 +137,7 @@ impl<const N: usize> Json<N> {
             if list[index] == b':' {
                 self.raw("\",\"");
             } else {
-                self.escaped(list[index]);
+                self.push_escaped(list[index]);
             }
             index += 1;
         }

@@ -68,7 +68,7 @@ fn simplify(schema: &mut Schema) {
         && let Some(Value::String(text)) = fields.remove("description")
         && let Some(Value::Object(first)) = fields.get_mut("anyOf").and_then(|forms| forms.get_mut(0))
     {
-        describe(first, &text);
+        add_description(first, &text);
     }
 }
 
@@ -76,7 +76,7 @@ fn simplify(schema: &mut Schema) {
 fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
     if let [Value::Object(only)] = &mut forms[..] {
         if let Some(Value::String(text)) = only.remove("description") {
-            describe(fields, &text);
+            add_description(fields, &text);
         }
         for (key, value) in std::mem::take(only) {
             fields.entry(key).or_insert(value);
@@ -84,9 +84,9 @@ fn join_forms(fields: &mut Map<String, Value>, mut forms: Vec<Value>) {
         return;
     }
     if let Some(values) = values_of(&forms) {
-        let described: Vec<String> = forms.iter().filter_map(described).collect();
-        if !described.is_empty() {
-            describe(fields, &described.join("\n"));
+        let descriptions: Vec<String> = forms.iter().filter_map(describe_form).collect();
+        if !descriptions.is_empty() {
+            add_description(fields, &descriptions.join("\n"));
         }
         fields.insert("type".to_owned(), forms[0]["type"].clone());
         fields.insert("enum".to_owned(), Value::Array(values));
@@ -103,13 +103,13 @@ fn values_of(forms: &[Value]) -> Option<Vec<Value>> {
 }
 
 /// What is said of an alternative that is one value.
-fn described(form: &Value) -> Option<String> {
+fn describe_form(form: &Value) -> Option<String> {
     let (value, text) = (form["enum"].get(0)?, form["description"].as_str()?);
     Some(format!("{value}: {text}"))
 }
 
 /// Adds to what is said of a schema.
-fn describe(fields: &mut Map<String, Value>, more: &str) {
+fn add_description(fields: &mut Map<String, Value>, more: &str) {
     let text = match fields.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text}\n{more}"),
         None => more.to_owned(),

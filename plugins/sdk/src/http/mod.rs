@@ -189,7 +189,7 @@ impl Request {
                 return Err(HttpError::new(HttpErrorKind::Redirect, message).at(&hop.url));
             }
             let from = std::mem::replace(&mut hop.url, next);
-            hop.redirected(&from, answer.status, &private);
+            hop.redirect(&from, answer.status, &private);
             passed.push(from.into());
         }
     }
@@ -209,7 +209,7 @@ struct Hop {
 
 impl Hop {
     /// Adapts the request to a redirect from `from` to its new URL.
-    fn redirected(&mut self, from: &Url, status: u16, private: &[String]) {
+    fn redirect(&mut self, from: &Url, status: u16, private: &[String]) {
         // As browsers do it: a form that was sent is answered by a page to look at.
         let becomes_get = match status {
             303 => self.method != "HEAD",

@@ -35,14 +35,14 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
         let _ = options.set_between_bytes_timeout(Some(time));
     }
     let body = request.body().map_err(|()| invalid("a body"))?;
-    let answer = handle(request, Some(options)).map_err(explained)?;
+    let answer = handle(request, Some(options)).map_err(error_of_code)?;
     // Where the host takes no more of it, its answer says why.
     if send(&hop.body, &body) {
         let _ = OutgoingBody::finish(body, None);
     }
     answer.subscribe().block();
     let gone = || HttpError::new(HttpErrorKind::Failed, "the answer is gone");
-    let answer = answer.get().ok_or_else(gone)?.map_err(|()| gone())?.map_err(explained)?;
+    let answer = answer.get().ok_or_else(gone)?.map_err(|()| gone())?.map_err(error_of_code)?;
     read(&answer, hop.max_body)
 }
 
@@ -70,7 +70,7 @@ fn read(answer: &IncomingResponse, most: usize) -> Result<Answer, HttpError> {
                     cut = true;
                     break;
                 }
-                Some(code) => return Err(explained(code)),
+                Some(code) => return Err(error_of_code(code)),
                 None => return Err(HttpError::new(HttpErrorKind::Connection, "the body ends too early")),
             },
         }
@@ -102,11 +102,11 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn explained(code: ErrorCode) -> HttpError {
+fn error_of_code(code: ErrorCode) -> HttpError {
     use HttpErrorKind::{Connection, Denied, Dns, Failed, Invalid, Malformed, Timeout, Tls, TooLarge};
     let (kind, words) = match code {
         ErrorCode::DnsTimeout => (Timeout, "looking up its address took too long".to_owned()),
-        ErrorCode::DnsError(told) => (Dns, with("it has no address that could be found", told.rcode)),
+        ErrorCode::DnsError(message) => (Dns, with("it has no address that could be found", message.rcode)),
         ErrorCode::DestinationNotFound => (Dns, "it has no address that could be found".to_owned()),
         ErrorCode::DestinationUnavailable | ErrorCode::DestinationIpUnroutable => (Connection, "it can't be reached".to_owned()),
         ErrorCode::DestinationIpProhibited => (Denied, "its address may not be reached".to_owned()),
@@ -119,7 +119,7 @@ fn explained(code: ErrorCode) -> HttpError {
         ErrorCode::ConnectionWriteTimeout => (Timeout, "it took too long to take the request".to_owned()),
         ErrorCode::TlsProtocolError => (Tls, "no TLS that both know".to_owned()),
         ErrorCode::TlsCertificateError => (Tls, "its certificate doesn't prove who it is".to_owned()),
-        ErrorCode::TlsAlertReceived(told) => (Tls, with("it ended the TLS handshake", told.alert_message)),
+        ErrorCode::TlsAlertReceived(message) => (Tls, with("it ended the TLS handshake", message.alert_message)),
         ErrorCode::HttpRequestLengthRequired => (Invalid, "the request needs a length".to_owned()),
         ErrorCode::HttpRequestMethodInvalid => (Invalid, "the method is none that can be sent".to_owned()),
         ErrorCode::HttpRequestUriInvalid => (Invalid, "the URL is none that can be asked".to_owned()),
@@ -145,7 +145,7 @@ fn explained(code: ErrorCode) -> HttpError {
         ErrorCode::HttpUpgradeFailed => (Malformed, "it wants another protocol".to_owned()),
         ErrorCode::LoopDetected => (Failed, "the request goes round in circles".to_owned()),
         ErrorCode::ConfigurationError => (Denied, "the host is not set up for this request; its log says more".to_owned()),
-        ErrorCode::InternalError(told) => (Failed, with("the host failed", told)),
+        ErrorCode::InternalError(message) => (Failed, with("the host failed", message)),
     };
     HttpError::new(kind, words)
 }
