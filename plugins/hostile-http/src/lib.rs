@@ -50,15 +50,15 @@ impl Attacks for Hostile {
 hostile_support::export!(Hostile);
 
 /// Where a request goes.
-struct Place {
+struct Target {
     scheme: String,
     authority: String,
     path: String,
 }
 
-impl Place {
+impl Target {
     /// Taken apart as simply as can be: what it means is for the host to find out.
-    fn of(url: &str) -> Self {
+    fn parse(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-fn request(place: &Place, arguments: &Value) -> Result<OutgoingRequest, String> {
+fn request(target: &Target, arguments: &Value) -> Result<OutgoingRequest, String> {
     let fields = Fields::new();
     for pair in arguments["headers"].as_array().into_iter().flatten() {
         let (Some(name), Some(value)) = (pair[0].as_str(), pair[1].as_str()) else { continue };
@@ -81,21 +81,21 @@ fn request(place: &Place, arguments: &Value) -> Result<OutgoingRequest, String> 
         "TRACE" => Method::Trace,
         other => Method::Other(other.to_owned()),
     };
-    let scheme = match place.scheme.as_str() {
+    let scheme = match target.scheme.as_str() {
         "http" => Scheme::Http,
         "https" => Scheme::Https,
         other => Scheme::Other(other.to_owned()),
     };
     request.set_method(&method).map_err(|()| "the method is refused")?;
     request.set_scheme(Some(&scheme)).map_err(|()| "the scheme is refused")?;
-    request.set_authority(Some(&place.authority)).map_err(|()| "the authority is refused")?;
-    let path = (!place.path.is_empty()).then_some(place.path.as_str());
+    request.set_authority(Some(&target.authority)).map_err(|()| "the authority is refused")?;
+    let path = (!target.path.is_empty()).then_some(target.path.as_str());
     request.set_path_with_query(path).map_err(|()| "the path is refused")?;
     Ok(request)
 }
 
 fn begin(url: &str, arguments: &Value) -> Result<FutureIncomingResponse, String> {
-    let request = request(&Place::of(url), arguments)?;
+    let request = request(&Target::parse(url), arguments)?;
     let body = arguments["body"].as_str().unwrap_or_default();
     let out = if body.is_empty() { None } else { Some(request.body().map_err(|()| "there is no body")?) };
     let options = RequestOptions::new();
@@ -141,7 +141,7 @@ fn read(response: &IncomingResponse) -> (Vec<u8>, Option<String>) {
     (all, end)
 }
 
-fn shown(response: &IncomingResponse) -> Value {
+fn describe(response: &IncomingResponse) -> Value {
     let headers: Vec<Value> =
         response.headers().entries().into_iter().map(|(name, value)| json!([name, String::from_utf8_lossy(&value)])).collect();
     let (body, end) = read(response);
@@ -152,7 +152,7 @@ fn shown(response: &IncomingResponse) -> Value {
 
 fn send(arguments: &Value) -> Loot {
     let pending = begin(url(arguments), arguments)?;
-    Ok(shown(&answer(&pending)?).to_string().into())
+    Ok(describe(&answer(&pending)?).to_string().into())
 }
 
 fn follow(arguments: &Value) -> Loot {
@@ -170,7 +170,7 @@ fn follow(arguments: &Value) -> Loot {
         seen.push(json!({ "url": next, "status": response.status() }));
         let to = response.headers().get("location");
         let Some(to) = to.first() else {
-            seen.push(shown(&response));
+            seen.push(describe(&response));
             break;
         };
         next = String::from_utf8_lossy(to).into_owned();
@@ -224,7 +224,7 @@ fn crash_beside(arguments: &Value) -> Loot {
 }
 
 fn write_much(arguments: &Value) -> Loot {
-    let request = request(&Place::of(url(arguments)), arguments)?;
+    let request = request(&Target::parse(url(arguments)), arguments)?;
     let out = request.body().map_err(|()| "there is no body")?;
     let pending = handle(request, None).map_err(|error| format!("{error:?}"))?;
     let wanted = size(arguments, "bytes");

@@ -52,28 +52,28 @@ hostile_support::export!(Hostile);
 
 fn run_program(arguments: &Value) -> Loot {
     let input = arguments["input"].as_str().unwrap_or_default();
-    ran(run(&Command::Program(words(arguments)), input.as_bytes(), &options(arguments)))
+    describe(run(&Command::Program(words(arguments)), input.as_bytes(), &options(arguments)))
 }
 
 fn run_shell(arguments: &Value) -> Loot {
     let script = arguments["script"].as_str().unwrap_or_default();
-    ran(run(&Command::Shell(script.to_owned()), &[], &options(arguments)))
+    describe(run(&Command::Shell(script.to_owned()), &[], &options(arguments)))
 }
 
 fn run_huge_command(arguments: &Value) -> Loot {
     let mut words = words(arguments);
     words.extend(vec!["x".repeat(size(arguments, "bytes")); size(arguments, "count")]);
-    ran(run(&Command::Program(words), &[], &options(arguments)))
+    describe(run(&Command::Program(words), &[], &options(arguments)))
 }
 
 fn add_many_variables(arguments: &Value) -> Loot {
     let value = "x".repeat(size(arguments, "bytes"));
     let environment = (0..size(arguments, "count")).map(|number| (format!("V{number}"), value.clone())).collect();
-    ran(run(&Command::Program(words(arguments)), &[], &Options { environment, ..options(arguments) }))
+    describe(run(&Command::Program(words(arguments)), &[], &Options { environment, ..options(arguments) }))
 }
 
 fn give_much_input(arguments: &Value) -> Loot {
-    ran(run(&Command::Program(words(arguments)), &vec![b'x'; size(arguments, "bytes")], &options(arguments)))
+    describe(run(&Command::Program(words(arguments)), &vec![b'x'; size(arguments, "bytes")], &options(arguments)))
 }
 
 fn start_many(arguments: &Value) -> Loot {
@@ -139,7 +139,7 @@ fn start(arguments: &Value) -> Result<Child, String> {
     Child::start(&Command::Program(words(arguments)), &options(arguments)).map_err(|error| format!("{error:?}"))
 }
 
-fn ran(result: Result<(Finished, Output), ProcessError>) -> Loot {
+fn describe(result: Result<(Finished, Output), ProcessError>) -> Loot {
     let (finished, written) = result.map_err(|error| format!("{error:?}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(format!("{:?} {:?}\n{}{}", finished.ending, finished.exit_code, text(&written.stdout), text(&written.stderr)).into())

@@ -78,7 +78,7 @@ pub(crate) fn pass_a_huge_string(arguments: &Arguments) -> Loot {
 
 pub(crate) fn pass_many_globs(arguments: &Arguments) -> Loot {
     let globs = (0..arguments.count).map(|number| format!("{{a,b}}*{number}/**/[a-z]?")).collect();
-    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").into()).map(found)
+    search::find(&search::Scope { globs, ..scope(&arguments.path) }, 10).map_err(|error| format!("{error:?}").into()).map(count_entries)
 }
 
 /// Searches under the ignore files that lie in `path`.
@@ -110,7 +110,7 @@ fn grep(root: &str, regex: &str, multiline: bool) -> Loot {
     }
 }
 
-fn found(entries: search::Entries) -> Output {
+fn count_entries(entries: search::Entries) -> Output {
     format!("{} entries", entries.items.len()).into()
 }
 
