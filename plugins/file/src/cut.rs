@@ -1,11 +1,11 @@
 //! Where a line is cut that is too long to be shown.
 
-/// Characters of a word that is not shown where a cut goes through it. Enough of a longer word
-/// stays to recognise it.
+/// The longest word that is left out if a cut goes through it, in characters. Enough of a longer
+/// word stays to recognise it.
 const MAX_WORD: usize = 128;
 
-/// How much of `shown` is left without the word that ends behind it, in `rest`. The beginning of a credential is not told for one, and is most
-/// of it all the same.
+/// The length of `shown` without a last word that goes on in `rest`. The beginning of a credential
+/// isn't recognised as one, yet gives most of it away.
 pub(crate) fn without_unfinished(shown: &[u8], rest: &[u8]) -> usize {
     let of_word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+' | b'/' | b'=' | b'~');
     let word = shown.iter().rev().take(MAX_WORD + 1).take_while(of_word).count();

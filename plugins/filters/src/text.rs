@@ -114,7 +114,8 @@ pub fn leading_number(text: &str) -> Option<u64> {
     text[..digits].parse().ok()
 }
 
-/// Shares `budget` out: who wants less than an equal share gets all, and the others share what that leaves.
+/// Divides `budget`. One that wants less than an equal share gets all it wants; the others share
+/// the rest.
 pub fn share(budget: usize, wanted: &[usize]) -> Vec<usize> {
     if budget < wanted.len() {
         // The first ones get one each: which they are is not to depend on how much they want.

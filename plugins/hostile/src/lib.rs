@@ -1,8 +1,8 @@
 //! Attacks on the sandbox, one a tool.
 //!
-//! The plugin knows nothing of the SDK: it speaks the raw interfaces, as a stranger would who wants to break them. An attack that gets
-//! what it is after answers with it; one that is refused fails. Each has its test in the host's workspace, which lists these tools and
-//! fails for one without.
+//! The plugin doesn't use the SDK. It speaks the raw interfaces, as a third party's attack would.
+//! An attack that gets what it is after answers with it; one that is refused fails. Each has its
+//! test in the host's workspace, which lists these tools and fails for one without.
 #![cfg(target_arch = "wasm32")]
 
 mod attack;

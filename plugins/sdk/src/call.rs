@@ -17,7 +17,7 @@ impl Call {
         Self { attachments }
     }
 
-    /// The id of this call: opaque, at most 64 characters. The audit has the same.
+    /// The id of this call: opaque, at most 64 characters. The audit uses the same id.
     pub fn id(&self) -> String {
         host::id()
     }
@@ -32,8 +32,8 @@ impl Call {
         host::cancelled()
     }
 
-    /// Says how far the work is, from 0 to 1 where that is known, and what is being done. The host passes on at most 10 a second and 200
-    /// characters of each.
+    /// Reports progress: a fraction from 0 to 1, if it is known, and what is being done. The host
+    /// passes on at most 10 a second and 200 characters of each.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
         host::progress(fraction.into(), message);
     }

@@ -1,6 +1,6 @@
 //! The manifest: what a plugin is and asks for, as one JSON object in the custom section `berth:manifest`, rendered at compile time.
 
-/// Who made a plugin, and what it asks for.
+/// The maker of a plugin, and what it asks for.
 pub struct Manifest {
     /// `[a-z0-9-]`, a letter first, at most 24 characters.
     pub name: &'static str,

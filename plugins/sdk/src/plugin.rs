@@ -28,12 +28,14 @@ use crate::{Annotations, Call, Category, Content, Failure, Output, Preview, Subj
 /// }
 /// ```
 ///
-/// `name` is `[a-z0-9-]`, a letter first, at most 24 characters. `capabilities` is what the plugin asks for, each with the reason that the
-/// operator is shown: `files(read)`, `files(read_write)` or the bare name of another. `limits` is what it can do with, where that is less
-/// than the host gives. Both may be left out. `filters` is a type that implements [`Filters`](crate::filter::Filters), after the tools or in
-/// their place; filters are granted nothing. Version, authors, licence and repository come from the package.
+/// `name` is `[a-z0-9-]`, a letter first, at most 24 characters. `capabilities` is what the plugin
+/// asks for, each with the reason that the operator is shown: `files(read)`, `files(read_write)` or
+/// the bare name of another. `limits` are the plugin's own limits, lower than the host's. Both may
+/// be left out. `filters` is a type that implements [`Filters`](crate::filter::Filters), after the
+/// tools or in their place; filters are granted nothing. Version, authors, licence and repository
+/// come from the package.
 ///
-/// What breaks a rule of the contract doesn't compile:
+/// Code that breaks a rule of the contract doesn't compile:
 ///
 /// ```compile_fail
 /// # use berth_sdk::{Call, Failure, Output, Tool};
@@ -169,7 +171,7 @@ pub(crate) struct Invocation {
 }
 
 impl ToolEntry {
-    /// `T`, to be kept beside others.
+    /// The entry for `T`.
     pub const fn new<T: Tool>() -> Self {
         Self {
             name: T::NAME,
@@ -229,8 +231,8 @@ impl ToolEntry {
         (!meta.is_empty()).then_some(Value::Object(meta))
     }
 
-    /// The schema of the arguments, where each subject is one of them. One that is not would never be checked against the operator's
-    /// rules, and nobody would notice.
+    /// The schema of the arguments, if each subject is one of them. Any other subject would never
+    /// be checked against the operator's rules, without a sign of it.
     pub(crate) fn checked_schema(&self) -> Result<Schema, Failure> {
         let schema = (self.input_schema)();
         for subject in self.subjects {

@@ -63,7 +63,7 @@ fn simplify(schema: &mut Schema) {
             join_forms(fields, forms);
         }
     }
-    // Some providers take no other keyword beside it.
+    // Some providers accept no other keyword beside it.
     if fields.contains_key("anyOf")
         && let Some(Value::String(text)) = fields.remove("description")
         && let Some(Value::Object(first)) = fields.get_mut("anyOf").and_then(|forms| forms.get_mut(0))
@@ -117,7 +117,8 @@ fn add_description(fields: &mut Map<String, Value>, more: &str) {
     fields.insert("description".to_owned(), json!(text));
 }
 
-/// Makes one line of each paragraph of a description: where a comment was wrapped means nothing to a model.
+/// Makes one line of each paragraph of a description: the wrapping of a comment means nothing to a
+/// model.
 fn join_lines(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
         let paragraphs: Vec<String> = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();

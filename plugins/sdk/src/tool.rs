@@ -5,7 +5,7 @@ use crate::{Call, Failure, Output};
 
 /// One tool.
 ///
-/// It is a type without data: every call gets a sandbox of its own, so nothing outlives one.
+/// It is a type without data: every call gets its own sandbox, so no data outlives a call.
 pub trait Tool {
     /// `[a-z0-9_-]`, at most 38 characters, unique in the plugin. Callers see it behind the plugin's name and `__`.
     const NAME: &'static str;
@@ -22,7 +22,8 @@ pub trait Tool {
     /// Which arguments say what a call acts on. The operator's permissions match on them, prompts and the audit show them.
     const SUBJECTS: &'static [Subject] = &[];
 
-    /// Other names of the tool, which resolve but are not listed. Only those of built-in plugins count.
+    /// Other names of the tool, which resolve but are not listed. They count only for built-in
+    /// plugins.
     const ALIASES: &'static [&'static str] = &[];
 
     /// Other names of arguments, under which models and programs know them: `("command", &["cmd", "script"])`. A call that uses one means the
@@ -38,8 +39,9 @@ pub trait Tool {
     /// folder is checked like any other that a call acts on.
     const PATTERN_BASE: Option<(&'static str, &'static str)> = None;
 
-    /// When a call of an acting tool only looks: where each of these arguments, by its RFC 6901 pointer, has one of the values. The host
-    /// then holds the call to it, as it does for a tool that is read-only. Only that of built-in plugins counts.
+    /// When a call of an acting tool only looks: where each of these arguments, by its RFC 6901
+    /// pointer, has one of the values. The host then holds the call to it, as it does for a tool
+    /// that is read-only. It counts only for built-in plugins.
     const READS_WHEN: &'static [(&'static str, &'static [&'static str])] = &[];
 
     /// What a call changes, for the diff that a person sees before approving it. It counts only for

@@ -62,7 +62,7 @@ pub(crate) fn body_kind(media_type: &str, body: &[u8]) -> Kind {
 
 fn sniff(body: &[u8]) -> Kind {
     let head = &body[..body.len().min(1024)];
-    // UTF-16 is text in spite of its zeros.
+    // UTF-16 is text although it has zero bytes.
     if !head.starts_with(&[0xff, 0xfe]) && !head.starts_with(&[0xfe, 0xff]) && (head.contains(&0) || head.starts_with(b"%PDF-")) {
         return Kind::Binary;
     }

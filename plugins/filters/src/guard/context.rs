@@ -7,7 +7,7 @@ use crate::text::{indent, is_blank};
 const MOST: usize = 40;
 /// The most of them that are frames of a stack.
 const MOST_FRAMES: usize = 24;
-/// Of a longer stack, so many stay of its end.
+/// The number of last lines that stay of a longer stack.
 const LAST_FRAMES: usize = 4;
 
 /// Raises the levels of lines that belong to a line with a level.

@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Severity,
     /// Wherever it is.
     Always,
-    /// Where it is a word of its own, or the beginning of one.
+    /// If it is a whole word, or the beginning of one.
     Bounded,
     /// Where a command failed.
     Weakly,
@@ -159,7 +159,8 @@ pub(super) fn judge(word: usize, line: &str, start: usize, end: usize) -> Hit {
     }
 }
 
-/// How far is looked from a word. A line may be the whole of an output, and have as many such words as it has room for.
+/// How many bytes around a word are looked at. A line may be a whole output, and be full of such
+/// words.
 const AROUND: usize = 256;
 
 fn shorten(text: &str) -> &str {

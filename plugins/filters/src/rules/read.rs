@@ -216,7 +216,7 @@ impl<'de> Deserialize<'de> for Strategies {
     }
 }
 
-/// An example of a rule, checked for its form and handed on to who runs it.
+/// An example of a rule. Its form is checked here; the host runs it.
 struct Example(serde_json::Value);
 
 impl<'de> Deserialize<'de> for Example {

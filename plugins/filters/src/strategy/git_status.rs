@@ -23,7 +23,7 @@ impl GitStatus {
 
 struct Status;
 
-/// The sections of the long form, and how they are called here.
+/// The sections of the long form, and their short names.
 const SECTIONS: [(&str, &str); 5] = [
     ("Changes to be committed:", "Staged:"),
     ("Changes not staged for commit:", "Not staged:"),

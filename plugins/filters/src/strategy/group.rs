@@ -48,7 +48,7 @@ struct Writer<'a> {
     marked: usize,
 }
 
-/// The sum of the marks that stand alone between findings: what they parted is put together now.
+/// The sum of the marks between findings. The findings that they separated are joined now.
 fn parse_mark(lines: &[&str], items: &[Item<'_>]) -> usize {
     items.iter().filter_map(|item| item.marks(lines)).sum()
 }

@@ -23,7 +23,7 @@ fn what_matches_stays_with_what_is_notable() {
     let expect = "... (6 lines left out) ...\nx.c:1:2: warning: unused\n... (4 lines left out) ...\nresult: 3\n";
     check(keep, false, &text, expect, Confidence::Full);
     check(keep, false, &lines("step", 50), "", Confidence::Full);
-    // Of what failed and isn't known, the ends stay.
+    // If a command failed and its output has an unknown form, both ends stay.
     let ends = format!("{}... (140 lines left out) ...\n", lines("step", 20));
     let text = lines("step", 200);
     let tail: String = text.lines().skip(160).map(|line| format!("{line}\n")).collect();

@@ -23,7 +23,7 @@ pub struct Truncate {
     /// What stays wherever it is.
     #[serde(default)]
     keep: Vec<String>,
-    /// The first group is what lines have in common that share what stays: the file of a match, the folder of a path.
+    /// Lines with the same first group share what stays: the file of a match, the folder of a path.
     share_by: Option<String>,
     /// What fits begins such a group: the name of a folder above what is in it. With `share_by`, it counts where most lines don't fit that.
     section: Option<String>,

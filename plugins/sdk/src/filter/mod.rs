@@ -88,7 +88,7 @@ impl From<Vec<Registration>> for Listing {
     }
 }
 
-/// A filter, as it is offered.
+/// An entry for a filter in the listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
     /// At most 64 of `[a-z0-9_-]`, and no other filter of the plugin has it.
@@ -157,7 +157,7 @@ pub enum Pattern {
     Regex(Cow<'static, str>),
 }
 
-/// The output of a tool, and what is known of its call. Secrets are out of it already.
+/// The output of a tool, and what is known of its call. Secrets are redacted already.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input {
     /// The tool's name.

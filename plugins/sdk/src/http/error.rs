@@ -28,7 +28,7 @@ pub struct HttpError {
 pub enum HttpErrorKind {
     /// The request makes no sense: its URL, its method, a header.
     Invalid,
-    /// A rule of the operator's, or the host's own, refuses it. The message names the rule.
+    /// A rule of the operator's, or the host's own, refuses it. The host reports which rule.
     Denied,
     /// The name has no address, or no name server answered.
     Dns,

@@ -123,8 +123,8 @@ impl Request {
         Ok(this.body(serde_json::to_vec(value)?))
     }
 
-    /// Gives up where connecting, the first byte of an answer or the next one takes longer. The host's own limits stay, and so does the
-    /// time of the call.
+    /// Gives up if connecting, the first byte of an answer, or the next byte takes longer. The
+    /// host's own limits stay, and so does the time of the call.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
@@ -276,7 +276,8 @@ impl Response {
         (200..300).contains(&self.status)
     }
 
-    /// How long the server wants to be left alone, at most an hour: `retry-after` in seconds or as a date.
+    /// How long to wait before the next request, at most an hour: `retry-after` in seconds or as a
+    /// date.
     pub fn retry_after(&self) -> Option<Duration> {
         error::retry_after(self.header("retry-after")?)
     }

@@ -29,7 +29,7 @@ pub(super) fn exchange(hop: &Hop) -> Result<Answer, HttpError> {
     request.set_path_with_query(Some(path)).map_err(|()| invalid("the path"))?;
     let options = RequestOptions::new();
     if let Some(time) = hop.timeout.map(nanoseconds) {
-        // A host that knows one of them not at all has limits of its own.
+        // A host that doesn't support one of them has its own limits.
         let _ = options.set_connect_timeout(Some(time));
         let _ = options.set_first_byte_timeout(Some(time));
         let _ = options.set_between_bytes_timeout(Some(time));

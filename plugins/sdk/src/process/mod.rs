@@ -121,7 +121,8 @@ impl Command {
         self
     }
 
-    /// Shows its output to the caller as it comes. It is part of the answer only where the tool puts it there.
+    /// Shows its output to the caller as it comes. It is part of the answer only if the tool puts
+    /// it there.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;

@@ -1,4 +1,5 @@
-//! `std::process` in place of the host's processes, for unit tests. Nothing is confined, and only what is started itself is ended.
+//! `std::process` in place of the host's processes, for unit tests. Nothing is confined, and only
+//! the program itself is ended, not what it started.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

@@ -77,7 +77,8 @@ pub(super) fn count(scope: &Scope, pattern: &Pattern, limit: u32) -> Result<Coun
     Ok(Counts { items, files_searched, ending, skipped })
 }
 
-/// Hands the lines of each text file, and the indices of those that match, to `visit`, until that says false. Returns how many were read.
+/// Calls `visit` with the lines of each text file and the indices of those that match, until it
+/// returns false. Returns how many were read.
 fn each_match(
     scope: &Scope,
     pattern: &Pattern,

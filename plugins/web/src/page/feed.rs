@@ -67,7 +67,7 @@ pub(super) fn render(xml: &str, base: &Url) -> Option<Page> {
         }
         text.push('\n');
         if began.elapsed() < MAX_TIME {
-            // The longer of the two is the entry itself, the other what it is about.
+            // The longer of the two is the entry's text, the other its summary.
             let longer = if entry.content.len() > entry.summary.len() { &entry.content } else { &entry.summary };
             push_text(&mut text, longer, base);
         } else {
@@ -164,7 +164,7 @@ fn note(entry: &mut Entry, field: &[u8], text: &str) {
         b"description" | b"subtitle" | b"summary" => &mut entry.summary,
         _ => &mut entry.content,
     };
-    // Later ones of the same name are another thing's: a picture's title.
+    // Later fields of the same name belong to something else, such as a picture's title.
     if place.trim().is_empty() {
         text.clone_into(place);
     }

@@ -1,4 +1,5 @@
-//! The tree as a list in the order of the page: an element, then all that it holds. Whatever is to be known of a part is a sum over a range.
+//! The tree as a list in the order of the page: an element, then all that it holds. Every figure
+//! about a part is a sum over a range.
 
 use ego_tree::iter::Edge;
 use scraper::node::Element;

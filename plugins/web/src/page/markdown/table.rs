@@ -2,10 +2,10 @@
 
 use super::Page;
 
-/// Columns of a table, at most.
+/// The most columns of a table.
 const MAX_COLUMNS: usize = 64;
 
-/// Cells of a table that are kept, at most: spans make many of few.
+/// The most cells of a table that are kept: spans turn few cells into many.
 const MAX_CELLS: usize = 20_000;
 
 /// A cell with more than this is no datum.

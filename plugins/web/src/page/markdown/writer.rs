@@ -22,7 +22,8 @@ pub(super) fn plain(word: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text on its way. White space is written before what follows it, so there is none at the end of lines and of marks.
+/// Text on its way. White space is written only before the text that follows it, so lines and marks
+/// don't end in it.
 pub(super) struct Writer {
     out: String,
     limit: usize,
@@ -247,7 +248,7 @@ impl Writer {
         let inner = std::mem::replace(self, outer.0);
         self.full |= inner.full;
         let spaces = (inner.led, inner.space);
-        // Nothing was written: white space is white space all the same.
+        // Nothing was written, but the white space still counts.
         self.space |= !inner.started && inner.space;
         (inner.out, spaces)
     }
