@@ -86,6 +86,20 @@ impl<'a> Flat<'a> {
         })
     }
 
+    /// An item and those below it, in their order, without those that are `gone` and what they hold.
+    pub(super) fn without_gone(&self, index: usize, gone: &[bool]) -> impl Iterator<Item = usize> {
+        let end = self.items[index].end;
+        let mut at = index;
+        std::iter::from_fn(move || {
+            while at < end && gone[at] {
+                at = self.items[at].end;
+            }
+            let found = (at < end).then_some(at);
+            at += 1;
+            found
+        })
+    }
+
     /// The elements around an item, the nearest first.
     pub(super) fn around(&self, index: usize) -> impl Iterator<Item = usize> {
         let mut at = index;

@@ -92,18 +92,13 @@ impl Page<'_> {
 
     /// All text in an element, without a level of recursion for each of its own.
     fn flatten(&mut self, index: usize) {
-        let mut at = index;
-        while at < self.flat.items[index].end {
-            if self.gone[at] {
-                at = self.flat.items[at].end;
-                continue;
-            }
-            match self.flat.items[at].what {
+        let (flat, gone) = (self.flat, self.gone);
+        for at in flat.without_gone(index, gone) {
+            match flat.items[at].what {
                 What::Text(text) => self.text(text),
                 What::Element(element) if is_block(element.name()) => self.out.block(1),
                 What::Element(_) => {}
             }
-            at += 1;
         }
     }
 

@@ -36,12 +36,7 @@ impl Page<'_> {
     /// The text of code: with its line ends, without what is not part of it.
     fn source(&self, index: usize) -> String {
         let mut text = String::new();
-        let mut at = index;
-        while at < self.flat.items[index].end {
-            if self.gone[at] {
-                at = self.flat.items[at].end;
-                continue;
-            }
+        for at in self.flat.without_gone(index, self.gone) {
             match self.flat.items[at].what {
                 What::Text(more) => text.push_str(more),
                 What::Element(element) if element.name() == "br" => text.push('\n'),
@@ -53,7 +48,6 @@ impl Page<'_> {
                     }
                 }
             }
-            at += 1;
         }
         text
     }
