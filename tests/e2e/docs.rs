@@ -130,7 +130,7 @@ fn project() -> (TempDir, Session) {
 }
 
 #[test]
-fn the_program_of_the_readme_is_that_of_the_library_which_is_compiled() {
+fn the_program_of_the_page_is_that_of_the_library_which_is_compiled() {
     let library = document("host/core/src/lib.rs");
     let page: String = library
         .lines()
@@ -138,18 +138,23 @@ fn the_program_of_the_readme_is_that_of_the_library_which_is_compiled() {
         .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
         .collect();
     let first = |page: &str, language: &str| blocks(page).into_iter().find(|block| block.language == language).map(|block| block.text);
-    let shown = first(&document("README.md"), "rust").expect("the README shows a program");
+    let shown = first(&document("docs/library.md"), "rust").expect("the page shows a program");
     assert_eq!(Some(shown), first(&page, "no_run"));
 }
 
 #[test]
-fn commands_of_the_readme_run() {
+fn commands_of_the_readme_and_of_the_overview_run() {
     let (_folder, session) = project();
-    let spans = code_spans(&document("README.md"));
-    let commands: Vec<&String> = spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
-    assert!(commands.len() >= 5, "{commands:?}");
-    for command in commands {
-        session.works(command);
+    let page = document("docs/operating.md");
+    let (_, overview) = page.split_once("\n## Commands\n").expect("the page has an overview");
+    let overview = overview.split_once("\n## ").map_or(overview, |(overview, _)| overview);
+    for text in [document("README.md").as_str(), overview] {
+        let spans = code_spans(text);
+        let commands: Vec<&String> = spans.iter().filter(|span| span.starts_with("berth ") && !span.contains('…')).collect();
+        assert!(commands.len() >= 5, "{commands:?}");
+        for command in commands {
+            session.works(command);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the README's first command.
+//! `cargo xtask demo`: builds everything and shows it.
 
 use std::ffi::OsString;
 

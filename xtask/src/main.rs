@@ -38,7 +38,7 @@ const COMMANDS: [Command; 8] = [
     },
     Command { name: "run", arguments: "[--] ARGS", about: "build everything and run `berth ARGS`", run: run::command },
     Command { name: "plugins", arguments: "", about: "build the plugins into target/plugins, compiled ahead", run: plugins::command },
-    Command { name: "bench", arguments: "[ROW…]", about: "measure against rivals, or what was (README)", run: bench::command },
+    Command { name: "bench", arguments: "[ROW…]", about: "measure against rivals or an earlier build", run: bench::command },
     Command { name: "dist", arguments: "", about: "make what is handed out: a static binary, its archive", run: dist::command },
     Command { name: "tidy", arguments: "", about: "check the rules that a program can check", run: tidy::command },
 ];
