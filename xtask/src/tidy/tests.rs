@@ -17,12 +17,13 @@ const SAMPLES: &[Sample] = &[
         bad: &[
             (
                 "host/policy/Cargo.toml",
-                "[package]\nname = \"berth-policy\"\n[dependencies]\nberth-contract.workspace = true\n[dev-dependencies]\nberth-host.workspace = true\n",
+                "[package]\nname = \"berth-policy\"\n[dependencies]\nberth-commands.workspace = true\nberth-contract.workspace = true\n\
+                 [dev-dependencies]\nberth-host.workspace = true\n",
             ),
             ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
             ("host/mcp/Cargo.toml", "[package]\nname = \"berth-mcp\"\n"),
         ],
-        lines: &["host/policy/Cargo.toml:6", "host/new/Cargo.toml:1", "host/mcp/Cargo.toml:1"],
+        lines: &["host/policy/Cargo.toml:7", "host/new/Cargo.toml:1", "host/mcp/Cargo.toml:1"],
         good: &[(
             "host/mcp/Cargo.toml",
             "[package]\nname = \"berth-mcp\"\n[dependencies]\nberth-host.workspace = true\nserde.workspace = true\n",
