@@ -2,6 +2,7 @@
 //!
 //! Each rule is a function whose name reads as the rule. It looks at the whole tree and says what breaks it, where, and what to do.
 
+mod architecture;
 mod code;
 pub(crate) mod manifest;
 mod modules;
@@ -87,6 +88,11 @@ const RULES: &[Rule] = rules![
     text::no_file_names_a_machine,
     text::links_lead_somewhere,
     text::documents_name_real_chores,
+    architecture::the_architecture_is_a_map,
+    architecture::the_table_of_crates_is_complete,
+    architecture::the_table_of_processes_is_complete,
+    architecture::the_table_of_unsafe_files_is_complete,
+    architecture::paths_in_the_architecture_exist,
     wit::every_item_of_the_contract_is_documented,
     wit::each_interface_has_its_own_file,
     wit::copies_of_the_contract_are_true,

@@ -147,7 +147,7 @@ const OWN: [&str; 21] = [
 ];
 
 /// The files that start processes.
-const STARTS_PROCESSES: [&str; 4] = [
+pub(super) const STARTS_PROCESSES: [&str; 4] = [
     "host/cli/build.rs",                 // compiles the built-in plugins, while Berth is built
     "host/system/src/confine/run.rs",    // becomes the program, once it is confined
     "host/egress/src/program.rs",        // the operator's own, which prints a secret: it has the operator's rights
@@ -165,7 +165,7 @@ const CONNECTS: [&str; 3] = [
 const ENGINE: [&str; 3] = ["wasmtime", "cranelift", "pulley"];
 
 /// The files that may contain `unsafe`.
-const UNSAFE_FILES: [&str; 5] = [
+pub(super) const UNSAFE_FILES: [&str; 5] = [
     "host/system/src/confine/raw.rs", // splits a process with one thread, and asks the kernel for what no crate does
     "host/runtime/src/compiled.rs",   // maps compiled code
     "host/cli/src/builtins.rs",       // promises that the built-in code is the compiler's

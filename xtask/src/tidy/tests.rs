@@ -251,6 +251,58 @@ const SAMPLES: &[Sample] = &[
         good: &[("README.md", "`cargo xtask demo`, `cargo xtask run -- call read`\n")],
     },
     Sample {
+        rule: "the_table_of_crates_is_complete",
+        bad: &[
+            (
+                "docs/architecture.md",
+                "# A\n\n## Crates\n\n| folder | |\n|---|---|\n| `host/gone` | a |\n| `xtask` | b |\n\n## Next\n| `host/new` | c |\n",
+            ),
+            ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
+            ("xtask/Cargo.toml", "[package]\nname = \"xtask\"\n"),
+        ],
+        lines: &["docs/architecture.md:3", "docs/architecture.md:7"],
+        good: &[
+            ("docs/architecture.md", "## Crates\n| `plugins/a` | a |\n"),
+            ("plugins/Cargo.toml", "[workspace]\n"),
+            ("plugins/a/Cargo.toml", "[package]\nname = \"a\"\n"),
+            ("plugins/examples/b/Cargo.toml", "[package]\nname = \"b\"\n"),
+        ],
+    },
+    Sample {
+        rule: "the_table_of_processes_is_complete",
+        bad: &[(
+            "docs/architecture.md",
+            "## Processes\n| `berth` | you | `host/cli/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+             | | | `host/system/src/confine/run.rs` | |\n| | | `host/core/src/host.rs` | |\n",
+        )],
+        lines: &["docs/architecture.md:1", "docs/architecture.md:5"],
+        good: &[(
+            "docs/architecture.md",
+            "## Processes\n| `berth` | you | – | |\n| | | `host/cli/build.rs` | |\n| | | `host/egress/src/program.rs` | |\n\
+             | | | `host/system/src/confine/run.rs` | |\n| | | `host/system/src/process/helper.rs` | |\n",
+        )],
+    },
+    Sample {
+        rule: "the_table_of_unsafe_files_is_complete",
+        bad: &[(
+            "docs/architecture.md",
+            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
+             | `host/cli/src/builtins.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `host/cli/src/main.rs` | |\n",
+        )],
+        lines: &["docs/architecture.md:1", "docs/architecture.md:6"],
+        good: &[(
+            "docs/architecture.md",
+            "## Unsafe\n| `host/system/src/confine/raw.rs` | |\n| `host/runtime/src/compiled.rs` | |\n\
+             | `host/cli/src/builtins.rs` | |\n| `plugins/hostile-http/src/lib.rs` | |\n| `plugins/hostile/src/words.rs` | |\n",
+        )],
+    },
+    Sample {
+        rule: "paths_in_the_architecture_exist",
+        bad: &[("docs/architecture.md", "`host/a.rs` and\n`host/b.rs`\n"), ("docs/decisions/a.md", "`tests/gone`\n"), ("host/a.rs", "\n")],
+        lines: &["docs/architecture.md:2", "docs/decisions/a.md:1"],
+        good: &[("docs/decisions/a.md", "`host/a`, `a/b.rs` and `host/a/b.rs`\n"), ("docs/c.md", "`host/c`\n"), ("host/a/b.rs", "\n")],
+    },
+    Sample {
         rule: "every_item_of_the_contract_is_documented",
         bad: &[("wit/a/i.wit", "interface i {\n  f: func();\n}\n")],
         lines: &["wit/a/i.wit:1", "wit/a/i.wit:2"],
@@ -280,7 +332,7 @@ const SAMPLES: &[Sample] = &[
 
 #[test]
 fn every_rule_can_fail_and_can_hold() {
-    for rule in RULES.iter().filter(|rule| !["files_stay_small", "crates_stay_small"].contains(&rule.name)) {
+    for rule in RULES.iter().filter(|rule| !["files_stay_small", "crates_stay_small", "the_architecture_is_a_map"].contains(&rule.name)) {
         let sample = SAMPLES.iter().find(|sample| sample.rule == rule.name);
         let sample = sample.unwrap_or_else(|| panic!("the rule {} has no sample that breaks it", rule.name));
         let mut expected = sample.lines.to_vec();
@@ -296,6 +348,14 @@ fn files_stay_small() {
     let long = "\n".repeat(701);
     assert_eq!(broken(rule, &[("host/core/src/a.rs", &long)]), ["host/core/src/a.rs:700"]);
     assert_eq!(broken(rule, &[("host/core/src/a.rs", &long[1..])]), [""; 0]);
+}
+
+#[test]
+fn the_architecture_is_a_map() {
+    let rule = RULES.iter().find(|rule| rule.name == "the_architecture_is_a_map").unwrap();
+    let long = "\n".repeat(201);
+    assert_eq!(broken(rule, &[("docs/architecture.md", &long)]), ["docs/architecture.md:200"]);
+    assert_eq!(broken(rule, &[("docs/architecture.md", &long[1..]), ("docs/inside.md", &long)]), [""; 0]);
 }
 
 #[test]
