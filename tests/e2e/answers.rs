@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Host, Request, Session};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Host, Request, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -264,7 +264,7 @@ fn sessions_share_no_answers_and_can_forget_theirs() {
         while !twins.keeping.call(request()).await.cached {}
         assert!(other.cache_summary().hits > 0);
         other.clear_cache();
-        assert_eq!(other.cache_summary(), berth_host::CacheSummary::default());
+        assert_eq!(other.cache_summary(), berth_core::CacheSummary::default());
         assert!(!twins.keeping.call(request()).await.cached);
         // What was kept may have been dropped since, where checking it took too long; what is counted goes with a session's answers alone.
         assert!(twins.session.cache_summary().hits > 0);
@@ -355,7 +355,7 @@ fn nothing_is_kept_where_the_operator_says_so_or_for_longer() {
         for _ in 0..5 {
             assert!(!off.call("grep", &json!({ "pattern": "needle" })).await.cached);
         }
-        assert_eq!(off.session.cache_summary(), berth_host::CacheSummary::default());
+        assert_eq!(off.session.cache_summary(), berth_core::CacheSummary::default());
         let one = Twins::new(&["tools.result_cache.max_entries=1"]).await;
         one.until_kept("read", &json!({ "path": "src/a.rs" })).await;
         one.until_kept("grep", &json!({ "pattern": "needle" })).await;

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{
     Approver, BoxFuture, Call, CancellationToken, Category, Content, Definition, Failure, Host, Outcome, Output, Provider, Question, Reply,
     Request, Scope, Session,
 };

@@ -3,8 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use berth_host::config::Folders;
-use berth_host::{Category, Request, Scope, Session};
+use berth_core::config::Folders;
+use berth_core::{Category, Request, Scope, Session};
 use serde_json::json;
 
 use crate::approvals::{Person, category, host, write};

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use berth_host::config::Folders;
-use berth_host::{Host, Request};
+use berth_core::config::Folders;
+use berth_core::{Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_host::{Answer, CancellationToken, Category, Events, Host, Request};
+use berth_core::{Answer, CancellationToken, Category, Events, Host, Request};
 use serde_json::json;
 use tokio::task::JoinHandle;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_host::Host;
-use berth_host::config::Folders;
+use berth_core::Host;
+use berth_core::config::Folders;
 use tempfile::TempDir;
 
 use crate::support::{Component, Offer, berth, run, unasked};

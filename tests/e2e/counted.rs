@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_host::{Answer, Category, Gate, Request, Session};
+use berth_core::{Answer, Category, Gate, Request, Session};
 use serde_json::{Value, json};
 
 use crate::approvals_command::{only_question, waiting};

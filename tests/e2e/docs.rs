@@ -11,8 +11,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use berth_host::Limits;
-use berth_host::config::{self, Folders, Inputs};
+use berth_core::Limits;
+use berth_core::config::{self, Folders, Inputs};
 use tempfile::TempDir;
 
 use crate::support::{Component, Offer, manifest};
@@ -86,7 +86,7 @@ fn the_manifest_in_the_page_is_one() {
     let component = Component { manifests: vec![shown.text.clone().into_bytes()], ..Component::offering(vec![Offer::named("tool")]) };
     let path = folder.path().join("plugin.wasm");
     fs::write(&path, component.encode()).expect("a plugin is written");
-    let read = berth_host::Candidate::file(&path).expect("the manifest is right").info().manifest.clone();
+    let read = berth_core::Candidate::file(&path).expect("the manifest is right").info().manifest.clone();
     // Nothing in it is unknown to the host.
     let shown: serde_json::Value = serde_json::from_str(&shown.text).expect("it is JSON");
     let read = serde_json::to_value(&read).expect("a manifest has a form in JSON");

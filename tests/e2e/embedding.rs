@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use berth_host::config::Folders;
-use berth_host::{CancellationToken, Category, Host, Request};
+use berth_core::config::Folders;
+use berth_core::{CancellationToken, Category, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use berth_host::{Answer, Category};
+use berth_core::{Answer, Category};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 

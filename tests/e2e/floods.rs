@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use berth_host::{Answer, Category, Failure};
+use berth_core::{Answer, Category, Failure};
 use serde_json::json;
 
 use crate::support::{Scene, attacks, failure, log_of, loot};

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use berth_host::config::{self, Folders, Inputs, Loaded};
-use berth_host::{
+use berth_core::config::{self, Folders, Inputs, Loaded};
+use berth_core::{
     Access, Answer, Approver, BoxFuture, Call, Category, Definition, Gate, Host, Outcome, Output, Provider, Question, Reply, Request,
     Scope, Subject, SubjectKind, Trust, Verdict,
 };
@@ -157,7 +157,7 @@ fn a_tool_of_which_every_call_is_denied_is_not_shown_and_refuses() {
 
         let reading = supervised(&["tools.autonomy=read-only"], |_| {}).await;
         // One that only reads by some of its calls stays, for those.
-        let always_acts = |tool: &&berth_host::Definition| !tool.annotations.read_only && tool.name != "http_request";
+        let always_acts = |tool: &&berth_core::Definition| !tool.annotations.read_only && tool.name != "http_request";
         let acting = |host: &Host| host.tools().iter().map(|tool| &**tool).filter(always_acts).count();
         assert!(acting(&scene.host) > 0 && acting(&reading.host) == 0);
         refused(&reading.call("write", json!({ "path": "new.txt", "content": "x" })).await, "autonomy = \"read-only\"");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_host::config::Folders;
+use berth_core::config::Folders;
 use serde_json::json;
 
 use crate::support::{Scene, loot, refused, run};

@@ -8,7 +8,7 @@ use crate::support::{Scene, run};
 fn an_answer_tells_the_steps_that_the_call_took() {
     run(async {
         let scene = Scene::new().await;
-        let steps = |answer: &berth_host::Answer| answer.steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        let steps = |answer: &berth_core::Answer| answer.steps.iter().map(|step| step.name).collect::<Vec<_>>();
         let answer = scene.call("read", json!({ "path": "public.txt" })).await;
         assert_eq!(steps(&answer), ["resolve", "validate", "govern", "run", "shape", "record"]);
         assert_eq!(answer.tool.as_deref(), Some("read"));
@@ -27,7 +27,7 @@ fn what_would_take_long_to_decide_on_is_refused_at_once() {
         for path in ["x/".repeat(400_000), format!("/{}", "x/".repeat(400_000)), "\u{9b}".repeat(5000)] {
             let answer = scene.call("read", json!({ "path": path })).await;
             let failure = answer.outcome.expect_err("it is refused");
-            assert_eq!(failure.category, berth_host::Category::InvalidParameters);
+            assert_eq!(failure.category, berth_core::Category::InvalidParameters);
             assert!(failure.message.len() < 1000, "{}", failure.message.len());
         }
     });

@@ -1,6 +1,6 @@
 //! Attacks that take time, memory, stack and handles until there is none left, or end badly.
 
-use berth_host::{Answer, Category, Failure};
+use berth_core::{Answer, Category, Failure};
 use serde_json::json;
 
 use crate::support::{Scene, attacks, descriptors_below, failure, log_of, loot};

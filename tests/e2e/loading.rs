@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use berth_host::config::Folders;
-use berth_host::{Category, Host, HostError, Request};
+use berth_core::config::Folders;
+use berth_core::{Category, Host, HostError, Request};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 use tempfile::TempDir;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Body, Content, Host, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Body, Content, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 

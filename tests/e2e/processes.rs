@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use berth_host::{Answer, Category};
+use berth_core::{Answer, Category};
 use serde_json::{Value, json};
 
 use crate::support::{Scene, attacks, failure, loot, plugin, refused, soon};

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_host::{Category, Host, Request};
+use berth_core::{Category, Host, Request};
 use serde_json::json;
 
 use crate::support::{Cli, Component, Living, descriptors_below, failure, log_with, run, said, soon, state, version};

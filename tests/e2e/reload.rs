@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use berth_host::config::Folders;
-use berth_host::{Category, PluginPlace, Request};
+use berth_core::config::Folders;
+use berth_core::{Category, PluginPlace, Request};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Attacks on the way to the network: what was not granted, more of it than there may be, and what is left behind. How a server can attack
 //! is tested where the requests are made, in the tests of `berth-egress`.
 
-use berth_host::{Answer, Category};
+use berth_core::{Answer, Category};
 use serde_json::{Value, json};
 
 use crate::support::server::{Asked, Server, Wire, answer};

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{
     Annotations, Answer, BoxFuture, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome, Output,
     Provider, Request,
 };

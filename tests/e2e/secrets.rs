@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use berth_host::{Answer, Audience, Category, Host, Request, Session};
+use berth_core::{Answer, Audience, Category, Host, Request, Session};
 use serde_json::{Value, json};
 
 use crate::support::{Cli, Scene, failure, log_of, run};

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use berth_host::{Answer, Body, Category};
+use berth_core::{Answer, Body, Category};
 use serde_json::{Value, json};
 
 use crate::support::{Scene, failure, refused, run};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use berth_host::{Answer, CancellationToken, Category, Content, Events, Progress, Request};
+use berth_core::{Answer, CancellationToken, Category, Content, Events, Progress, Request};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 

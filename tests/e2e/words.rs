@@ -2,7 +2,7 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use berth_host::Category;
+use berth_core::Category;
 use serde_json::json;
 
 use crate::support::{Scene, attacks, failure, log_of, loot};
@@ -51,7 +51,7 @@ attacks! {
     async fn fail_in_control_characters() {
         let scene = Scene::new().await;
         // What the host says of itself, no guest says: who calls decides by it.
-        for code in berth_host::HOST_CODES {
+        for code in berth_core::HOST_CODES {
             let answer = scene.attack("fail_in_control_characters", json!({ "text": code })).await;
             let failure = failure(&answer, Category::PermanentFailure, None);
             assert_eq!((failure.code.as_deref(), failure.message.as_str()), (None, code));

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use berth_catalogue::{CallContext, Tool};
+use berth_config::ResultCache;
 use berth_contract::{Output, Report, Seen};
 use berth_policy::canonical;
 use berth_system::files::{FileView, Sights};
 use sha2::{Digest, Sha256};
 
 use crate::answer_cache::{AnswerCache, CacheBounds, CacheEntry, CacheKey, bytes_of};
-use berth_catalogue::{CallContext, Tool};
-use berth_config::ResultCache;
 
 /// What takes more system calls than this is checked on a thread that may block.
 const QUICK: usize = 64;

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use berth_config::{self as config, OnFailure};
 use berth_contract::{Category, Failure, HostError};
 
 use self::chain::Key;
@@ -33,7 +34,6 @@ pub use self::record::{AnswerRecord, CallRecord, FilteredRecord, OutcomeRecord, 
 pub use self::stats::{FilterStats, ToolStats};
 pub use self::trail::{ChainHead, Trail};
 pub use self::verify::{Finding, Verification};
-use berth_config::{self as config, OnFailure};
 
 /// Writes the record. Each function returns when what it wrote is with the system, so that it survives this process; where the
 /// configuration wants that, when it survives the machine.

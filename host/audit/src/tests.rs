@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use berth_config::Folders;
 use tempfile::TempDir;
 
 use super::log::{Bounds, Log};
 use super::{Trail, Verification, files};
-use berth_config::Folders;
 
 /// A log in a folder of its own.
 struct Scene {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use berth_config::Folders;
 use berth_contract::HostError;
 use berth_system::private::PrivateFolder;
 use serde_json::Value;
@@ -14,7 +15,6 @@ use super::files::{self, CURRENT};
 use super::head::Head;
 use super::lines::Lines;
 use super::log::Held;
-use berth_config::Folders;
 
 /// What was recorded, as it was at one moment: what is written later is not in it.
 pub struct Trail {

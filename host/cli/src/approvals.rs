@@ -3,10 +3,10 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
-use berth_host::audit;
-use berth_host::config::{self, Folders};
-use berth_host::text::{neutral, neutral_line};
-use berth_host::{Always, HostError, Posted, Questions, Reply, Scope};
+use berth_core::audit;
+use berth_core::config::{self, Folders};
+use berth_core::text::{neutral, neutral_line};
+use berth_core::{Always, HostError, Posted, Questions, Reply, Scope};
 use serde_json::json;
 
 use crate::arguments::{ApprovalsArguments, ApprovalsCommand};

@@ -66,12 +66,12 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
     /// The answer to a question, without the spaces around it; empty where the person only presses Enter. What was typed before the
     /// question was there is no answer to it: it was meant for something else, or for nothing that anybody had seen.
     pub(crate) fn ask(&mut self, question: &str) -> Result<String, Error> {
-        (self.forget)(&mut self.input).map_err(berth_host::HostError::io("clearing what was typed before"))?;
+        (self.forget)(&mut self.input).map_err(berth_core::HostError::io("clearing what was typed before"))?;
         write!(self.output, "{STRONG}{question}{STRONG:#} ")?;
         self.output.flush()?;
         let mut line = String::new();
         let read = self.input.read_line(&mut line);
-        if read.map_err(berth_host::HostError::io("reading the answer"))? == 0 {
+        if read.map_err(berth_core::HostError::io("reading the answer"))? == 0 {
             writeln!(self.output)?;
             return Err(Error::Usage(format!("the input ended before every question was answered; {}", self.ended)));
         }

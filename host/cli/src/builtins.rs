@@ -1,9 +1,9 @@
 //! The plugins inside the binary. `build.rs` names them.
 #![allow(unsafe_code, reason = "code that was compiled ahead of time can't be checked, so whoever puts it in makes a promise")]
 
-use berth_host::Builtin;
+use berth_core::Builtin;
 #[allow(unused_imports, reason = "a build may find no compiled code")]
-use berth_host::Precompiled;
+use berth_core::Precompiled;
 
 /// Compiled code where the engine can use it without copying: at the start of a page.
 #[allow(dead_code, reason = "a build may find no compiled code")]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use berth_host::doctor::{Examination, Finding, Report, State};
+use berth_core::doctor::{Examination, Finding, Report, State};
 use serde_json::json;
 
 use crate::arguments::DoctorArguments;

@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 
-use berth_host::HostError;
-use berth_host::text::neutral;
+use berth_core::HostError;
+use berth_core::text::neutral;
 use serde_json::json;
 
 use crate::exit::Exit;

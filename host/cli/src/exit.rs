@@ -1,4 +1,4 @@
-use berth_host::{Category, Failure};
+use berth_core::{Category, Failure};
 
 /// How the command ended; the numbers stand in `berth --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

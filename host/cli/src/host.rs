@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use berth_host::config::{self, Folders, Loaded, Project, ProjectTrust};
-use berth_host::{Builtin, Host, HostBuilder, HostError};
+use berth_core::config::{self, Folders, Loaded, Project, ProjectTrust};
+use berth_core::{Builtin, Host, HostBuilder, HostError};
 use tokio::runtime::Builder;
 
 use crate::builtins::BUILTINS;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use berth_host::config::{Folders, Loaded};
-use berth_host::text::neutral_line;
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::neutral_line;
 use serde_json::json;
 
 use crate::arguments::{InitArguments, YesOrNo};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &InitArguments, options: &Options) -> Result<Exit, 
     if file.symlink_metadata().is_ok() {
         return Err(new_file::exists(&file));
     }
-    let here = berth_host::config::working_directory()?;
+    let here = berth_core::config::working_directory()?;
     let check = |written: &str| folder(written, &own, &here);
     let given = arguments.folder.iter().map(|folder| {
         let written = folder.to_str().ok_or_else(|| "its name is not UTF-8".to_owned());

@@ -1,4 +1,4 @@
-//! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_host`.
+//! The `berth` command: arguments in, text or JSON out. What it does stands in the library, `berth_core`.
 
 mod approvals;
 mod arguments;
@@ -32,7 +32,7 @@ mod trust;
 
 use std::io::Write;
 
-use berth_host::text::neutral;
+use berth_core::text::neutral;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -54,7 +54,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     // First, before there is a second thread: a helper confines itself and never comes back.
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     allow_open_files();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use berth_host::HostError;
+use berth_core::HostError;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 

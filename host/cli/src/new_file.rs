@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use berth_host::HostError;
+use berth_core::HostError;
 
 use crate::error::Error;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use berth_host::HostError;
-use berth_host::config::{Folders, Inputs, PathAccess};
+use berth_core::HostError;
+use berth_core::config::{Folders, Inputs, PathAccess};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use berth_host::config::Folders;
-use berth_host::text::neutral_line;
-use berth_host::{HostError, Session};
+use berth_core::config::Folders;
+use berth_core::text::neutral_line;
+use berth_core::{HostError, Session};
 use berth_mcp::{Http, Place, ServeError, Server, serve_http, serve_stdio};
 
 use crate::arguments::ServeArguments;

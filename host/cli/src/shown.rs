@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_host::Definition;
-pub(crate) use berth_host::config::inline as toml;
-use berth_host::text::{cut, neutral_line};
+use berth_core::Definition;
+pub(crate) use berth_core::config::inline as toml;
+use berth_core::text::{cut, neutral_line};
 
 /// Characters of a description in the list.
 pub(crate) const SUMMARY: usize = 96;

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use berth_host::config::{Folders, Loaded};
-use berth_host::text::{neutral, neutral_line};
-use berth_host::{Access, Annotations, Definition, Host, SubjectKind};
+use berth_core::config::{Folders, Loaded};
+use berth_core::text::{neutral, neutral_line};
+use berth_core::{Access, Annotations, Definition, Host, SubjectKind};
 use serde_json::{Value, json};
 
 use crate::arguments::ToolsArguments;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use berth_host::HostError;
-use berth_host::config::{self, Folders, Ignored, Inputs, Project, ProjectTrust, Source};
-use berth_host::text::neutral_line;
+use berth_core::HostError;
+use berth_core::config::{self, Folders, Ignored, Inputs, Project, ProjectTrust, Source};
+use berth_core::text::neutral_line;
 
 use crate::arguments::TrustArguments;
 use crate::ask::{self, Dialogue};

@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use berth_contract::HostError;
+use berth_system::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::check::Leaf;
 use super::narrow::{self, Bases, Whose, narrow};
 use super::{Folders, Ignored, Loaded, Problem, Problems, Source, file};
-use berth_system::state;
 
 /// Where the data folder keeps which files are trusted.
 const TRUSTED: &str = "trusted.json";

@@ -2,7 +2,7 @@
 //! calls can be cancelled.
 //!
 //! ```text
-//! cargo run -p berth-host --example embed -- target/plugins/file.wasm FOLDER
+//! cargo run -p berth-core --example embed -- target/plugins/file.wasm FOLDER
 //! ```
 //!
 //! `FOLDER` is all that the program takes of the machine: the tools work in `FOLDER/work`, and Berth keeps its own files in `FOLDER/berth`.
@@ -11,13 +11,13 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Builtin, CancellationToken, Content, Definition, Events, Host, Outcome, Progress, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Builtin, CancellationToken, Content, Definition, Events, Host, Outcome, Progress, Request};
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // First, before there is a second thread: plugins are compiled by this program, started again.
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: embed file.wasm FOLDER")?;
     let reactor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = reactor.block_on(agent(&plugin, Path::new(&folder)));

@@ -1,7 +1,7 @@
 //! A tool of the program's own, beside the plugins: the host checks its arguments and shapes its answers as it does theirs.
 //!
 //! ```text
-//! cargo run -p berth-host --example provider -- target/plugins/file.wasm FOLDER
+//! cargo run -p berth-core --example provider -- target/plugins/file.wasm FOLDER
 //! ```
 
 use std::error::Error;
@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_host::config::Folders;
-use berth_host::{
+use berth_core::config::Folders;
+use berth_core::{
     Annotations, Answer, BoxFuture, Builtin, Call, CancellationToken, Category, Content, Definition, Events, Failure, Host, Outcome,
     Output, Progress, Provider, Request,
 };
@@ -76,7 +76,7 @@ async fn remind(call: Call) -> Outcome {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     let [plugin, folder] = std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "usage: provider file.wasm FOLDER")?;
     // One thread is enough for a program that mostly waits.
     let reactor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use berth_answers::{Approval, Scope};
+use berth_catalogue::{CallContext, subjects::Lookups};
 use berth_contract::{Access, Annotations, CancellationToken, Category, Failure, HostError};
 use berth_policy::{Action, Decision, Gate, ResolvedSubject, Verdict};
 
@@ -16,8 +18,6 @@ use crate::governor::Governor;
 use crate::host::exchange_rules;
 use crate::record::call_record;
 use crate::session::Session;
-use berth_answers::{Approval, Scope};
-use berth_catalogue::{CallContext, subjects::Lookups};
 
 /// What a call that needs approval is approved with.
 pub(crate) struct ApprovalStep<'a> {

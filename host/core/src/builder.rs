@@ -5,6 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_answers::FilterPipeline;
+use berth_answers::Results;
+use berth_answers::Shaper;
+use berth_answers::{OverflowReader, OverflowStore};
+use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
+use berth_catalogue::subjects::Lookups;
+use berth_config::{Folders, Loaded};
 use berth_contract::{HostError, Provider};
 use berth_egress::{Network, Resolve};
 use berth_runtime::{Builtin, Runtime};
@@ -15,13 +22,6 @@ use crate::governor::{Governor, Rules};
 use crate::host::{Host, Settings};
 use crate::retry::Retry;
 use crate::session::Session;
-use berth_answers::FilterPipeline;
-use berth_answers::Results;
-use berth_answers::Shaper;
-use berth_answers::{OverflowReader, OverflowStore};
-use berth_catalogue::plugins::{Plugins, Policies, Watch, runtime_config};
-use berth_catalogue::subjects::Lookups;
-use berth_config::{Folders, Loaded};
 
 impl Host {
     /// How a host is made, the only way. What is not said has a default that [`HostBuilder`] tells.

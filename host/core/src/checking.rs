@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_catalogue::{CallContext, subjects, validate};
 use berth_contract::Failure;
 use berth_policy::{Decision, Gate, ResolvedSubject, Verdict};
 use serde_json::Value;
@@ -9,7 +10,6 @@ use serde_json::Value;
 use crate::dependencies;
 use crate::host::{Host, Request};
 use crate::session::Session;
-use berth_catalogue::{CallContext, subjects, validate};
 
 /// What would become of a call. Nothing was run, asked, counted or recorded for it.
 #[derive(Clone, Debug)]

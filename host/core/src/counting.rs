@@ -2,12 +2,12 @@
 
 use std::time::SystemTime;
 
+use berth_config::Loaded;
 use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
 use berth_policy::{Counts, Decision, Gate, Origin, QuotaBounds, QuotaLimit, QuotaPlace, Verdict};
 
 use crate::session::{Session, SessionState};
-use berth_config::Loaded;
 
 /// What to do about a session that can't be read or kept.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. Calls are counted only where `max_tool_calls_per_session` or \

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_catalogue::{CallContext, Catalogue};
 use berth_contract::{Category, Definition, Failure, HostError, Outcome};
 use berth_policy::{Decision, Dependencies, Gate, Verdict};
 
 use crate::governor::Rules;
 use crate::session::Session;
-use berth_catalogue::{CallContext, Catalogue};
 
 /// What to do about a session that can't be read.
 const MEND: &str = "A person has to mend that: `berth doctor` tells more. What was called counts only where [tools.dependencies] says so.";

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use berth_catalogue::{CallContext, CommandGate, Tool};
+use berth_config::Loaded;
 use berth_contract::{Definition, HostError};
 use berth_policy::{Decision, Dependencies, Policy, ReachedPaths, Switches, Verdict};
 
 use crate::counting::{QuotaCounter, QuotaRefusal, QuotaReservation};
 use crate::session::Session;
-use berth_catalogue::{CallContext, CommandGate, Tool};
-use berth_config::Loaded;
 
 /// Decides on calls. What it decides by is exchanged as a whole.
 #[derive(Debug)]

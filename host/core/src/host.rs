@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_answers::FilterCounts;
+use berth_answers::Results;
+use berth_answers::Shaper;
+use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
+use berth_catalogue::subjects::Lookups;
+use berth_catalogue::{Audience, Link};
 use berth_contract::{
     CancellationToken, Category, Content, Definition, Events, Failure, FilterDefinition, FilterInput, FilterVerdict, HostError, NoEvents,
 };
@@ -17,12 +23,6 @@ use crate::dependencies::{self, OfferedTool};
 use crate::governor::{Governor, Rules};
 use crate::retry::Retry;
 use crate::session::Session;
-use berth_answers::FilterCounts;
-use berth_answers::Results;
-use berth_answers::Shaper;
-use berth_catalogue::plugins::{FilterRulesState, PluginState, Plugins, Watch};
-use berth_catalogue::subjects::Lookups;
-use berth_catalogue::{Audience, Link};
 
 /// Offers tools and runs calls of them. To be shared by the tasks of a program, put it in an [`Arc`].
 ///

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use berth_answers::CacheResult;
+use berth_answers::ShapeReport;
+use berth_answers::{Answer, Step};
 use berth_catalogue::{CallContext, Catalogue, Tool, subjects, validate};
 use berth_contract::{Call, CallId, CancellationToken, Content, Denial, Events, Failure, Outcome, Report};
 use berth_policy::{Decision, Verdict};
@@ -17,9 +20,6 @@ use crate::governor::ReachRules;
 use crate::host::{Host, Request};
 use crate::record::{DropRecorder, Governance, RunReport, call_record};
 use crate::session::Session;
-use berth_answers::CacheResult;
-use berth_answers::ShapeReport;
-use berth_answers::{Answer, Step};
 
 impl Host {
     /// Runs one call. It always comes to an answer: what a tool, a rule or a bound made of it is a [`Failure`](crate::Failure).

@@ -10,7 +10,7 @@
 //!
 //! ```toml
 //! [dependencies]
-//! berth-host = { path = "../berth/host/core" }
+//! berth-core = { path = "../berth/host/core" }
 //! serde_json = "1"
 //! tokio = { version = "1", default-features = false, features = ["rt-multi-thread", "time"] }
 //!
@@ -22,12 +22,12 @@
 //! In the clone, `cargo xtask plugins` makes `target/plugins/file.wasm`: the file tools. Then this is a whole program:
 //!
 //! ```no_run
-//! use berth_host::{Builtin, Host, Request};
+//! use berth_core::{Builtin, Host, Request};
 //! use serde_json::json;
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     // First, before there is a second thread: plugins are compiled by this program, started again.
-//!     berth_host::helper_hook();
+//!     berth_core::helper_hook();
 //!     let wasm = std::fs::read("../berth/target/plugins/file.wasm")?;
 //!     let file = Builtin { name: "file", wasm: wasm.leak(), compiled: None };
 //!     let reactor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -56,8 +56,8 @@
 //! plugins that lie there; and the directory of the process. Which of them a program says depends on whose host it is:
 //!
 //! ```
-//! use berth_host::config::{self, Folders, Inputs, PathAccess};
-//! # fn hosts() -> Result<(), berth_host::HostError> {
+//! use berth_core::config::{self, Folders, Inputs, PathAccess};
+//! # fn hosts() -> Result<(), berth_core::HostError> {
 //!
 //! // The user's: as `berth` has it, with `berth.toml`, the one in the working directory that narrows it, and the `BERTH_*` variables.
 //! let folders = Folders::from_environment()?;
@@ -87,7 +87,7 @@
 //! model's API wants, under names that differ a little from one to the next:
 //!
 //! ```
-//! # fn tools(host: &berth_host::Host) -> serde_json::Value {
+//! # fn tools(host: &berth_core::Host) -> serde_json::Value {
 //! host.tools()
 //!     .iter()
 //!     .map(|tool| serde_json::json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }))
@@ -149,7 +149,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use berth_host::{CancellationToken, Content, Events, Host, Progress, Request};
+//! use berth_core::{CancellationToken, Content, Events, Host, Progress, Request};
 //!
 //! struct Screen;
 //!
@@ -178,7 +178,7 @@
 //! the tools:
 //!
 //! ```no_run
-//! # async fn example(host: &berth_host::Host) {
+//! # async fn example(host: &berth_core::Host) {
 //! let mut changes = host.changes();
 //! while changes.changed().await.is_ok() {
 //!     for plugin in host.plugins() {

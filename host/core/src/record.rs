@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_answers::Approval;
+use berth_answers::ShapeReport;
 use berth_audit::{CallRecord, FilteredRecord, OutcomeRecord, ProviderRecord, ToolRecord};
 use berth_catalogue::{CallContext, Tool};
 use berth_contract::{Category, Failure, Outcome, Report};
@@ -11,8 +13,6 @@ use berth_policy::Decision;
 use crate::audit::Audit;
 use crate::counting::QuotaReservation;
 use crate::governor::ReachRules;
-use berth_answers::Approval;
-use berth_answers::ShapeReport;
 
 /// What the gates and a person made of a call.
 #[derive(Default)]

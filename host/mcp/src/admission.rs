@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_host::CancellationToken;
+use berth_core::CancellationToken;
 use rmcp::model::{
     ClientNotification, ClientRequest, JsonRpcMessage, JsonRpcRequest, ProtocolVersion, RequestId, ServerConfig, ServerResult,
 };

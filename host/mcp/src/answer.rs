@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_host::config::Structured;
-use berth_host::{Answer, Body, Category, Content, Definition, Denial, Failure};
+use berth_core::config::Structured;
+use berth_core::{Answer, Body, Category, Content, Definition, Denial, Failure};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
@@ -149,7 +149,7 @@ fn block(at: usize, part: Content) -> ContentBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_host::{CallId, Outcome, Output, Remainder};
+    use berth_core::{CallId, Outcome, Output, Remainder};
 
     fn tool(schema: Option<Value>) -> Definition {
         Definition { output_schema: schema, ..Definition::new("look", "looks", json!({ "type": "object" })) }

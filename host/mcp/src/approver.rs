@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_host::config::{Folders, McpApprovals};
-use berth_host::text::{cut, neutral_line};
-use berth_host::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
+use berth_core::config::{Folders, McpApprovals};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Approver, BoxFuture, Fingerprint, HostError, PostingApprover, Question, Reply, Scope, state};
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, ElicitationSchema, EnumSchema, InputRequest, InputRequiredResult, InputResponses, LegacyEnumSchema,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_host::config::Structured;
-use berth_host::{Answer, CancellationToken, Category, Host, Request};
+use berth_core::config::Structured;
+use berth_core::{Answer, CancellationToken, Category, Host, Request};
 use rmcp::ErrorData;
 use rmcp::model::CallToolResult;
 use tokio::sync::Semaphore;

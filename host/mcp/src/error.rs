@@ -23,7 +23,7 @@ pub enum ServeError {
     },
     /// What is kept from one run to the next can't be read or written.
     #[error(transparent)]
-    Kept(#[from] berth_host::HostError),
+    Kept(#[from] berth_core::HostError),
     /// The client began with something else than the protocol has.
     #[error("the client does not speak the protocol: {0}")]
     Protocol(String),

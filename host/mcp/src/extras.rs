@@ -1,13 +1,13 @@
 //! What the embedding program offers beside Berth's own prompts and resources.
 
-use berth_host::{BoxFuture, Session};
+use berth_core::{BoxFuture, Session};
 use rmcp::ErrorData;
 use rmcp::model::{
     CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate,
 };
 
 /// Prompts and resources of the embedding program, which clients get beside those of Berth. Its tools come from a
-/// [`Provider`](berth_host::Provider).
+/// [`Provider`](berth_core::Provider).
 ///
 /// What is offered here is the program's own matter: no rule of the configuration decides on it, and nothing is recorded. The session says
 /// who asks. Names that Berth has itself (`tools`, `berth://…`) never get here.

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_host::text::cut;
-use berth_host::{Content, Events, Progress};
+use berth_core::text::cut;
+use berth_core::{Content, Events, Progress};
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;

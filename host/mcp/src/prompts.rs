@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use berth_host::{Audience, Definition, Host, Request, Session, Verdict};
+use berth_core::{Audience, Definition, Host, Request, Session, Verdict};
 use rmcp::ErrorData;
 use rmcp::model::{CompletionInfo, GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: O
     text.push_str("\nThey reach these directories:\n");
     for (directory, access) in reached {
         let _ =
-            writeln!(text, "* {}: {}", directory.display(), if access == berth_host::Access::Write { "read and write" } else { "read" });
+            writeln!(text, "* {}: {}", directory.display(), if access == berth_core::Access::Write { "read and write" } else { "read" });
     }
     text.push_str("\nA call that is refused says by which rule. Don't look for a way around it: tell the user, who can change it.\n");
     for (name, value) in arguments.into_iter().flatten() {
@@ -66,7 +66,7 @@ pub(crate) fn answer_prompt(host: &Host, tools: &[Arc<Definition>], arguments: O
             }
         }
     }
-    let text = berth_host::text::neutral(&text).into_owned();
+    let text = berth_core::text::neutral(&text).into_owned();
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 

@@ -1,7 +1,7 @@
 //! What a client can read beside calling tools: answers that were cut, and the record of its own calls.
 
-use berth_host::config::Folders;
-use berth_host::{Audience, Category, Host, Request, Session, Trail};
+use berth_core::config::Folders;
+use berth_core::{Audience, Category, Host, Request, Session, Trail};
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_host::config::{Approvals, Folders, Structured};
-use berth_host::text::cut;
-use berth_host::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
+use berth_core::config::{Approvals, Folders, Structured};
+use berth_core::text::cut;
+use berth_core::{Approver, CancellationToken, Category, Definition, Events, Host, NoEvents, PostingApprover, Request, Session};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CreateTaskResult, CustomRequest,
     CustomResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_host::CancellationToken;
+use berth_core::CancellationToken;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolResult, ContentBlock, DetailedTask, ElicitRequest, ElicitRequestParams, InputRequest, InputResponses, JsonObject, TaskPayload,

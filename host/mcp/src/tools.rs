@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use berth_host::config::Structured;
-use berth_host::{Definition, Host, Session, structured_schema};
+use berth_core::config::Structured;
+use berth_core::{Definition, Host, Session, structured_schema};
 use rmcp::ErrorData;
 use rmcp::model::{JsonObject, ListToolsResult, Tool, ToolAnnotations};
 use serde_json::Value;

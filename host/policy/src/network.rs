@@ -1,11 +1,11 @@
 //! Whether commands reach the network.
 
+use berth_commands::analyze;
 use berth_contract::SubjectKind;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::Placed;
-use berth_commands::analyze;
 
 /// `[tools.shell] network`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

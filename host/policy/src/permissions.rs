@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use berth_commands::Command;
 use berth_contract::SubjectKind;
 use berth_contract::text::toml;
 
@@ -12,7 +13,6 @@ use crate::canonical::canonical;
 use crate::decision::{Decision, Gate, Verdict};
 use crate::origin::{Origin, OriginKind};
 use crate::pattern::Pattern;
-use berth_commands::Command;
 
 /// Bytes of a subject that stands whole in a remedy. A longer one would hide the rule that it is part of.
 const MAX_SHOWN: usize = 256;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use berth_commands::{Blocked, Command, Risk};
 use berth_contract::SubjectKind;
 use berth_contract::text::toml;
 
@@ -16,7 +17,6 @@ use crate::permissions::{PermissionMatch, Permissions};
 use crate::rules::RuleSet;
 use crate::trust::ProviderTrust;
 use crate::web::Web;
-use berth_commands::{Blocked, Command, Risk};
 
 /// The order in which a call is decided on. It is fixed, and every gate is asked for every call:
 ///

@@ -17,7 +17,7 @@ use crate::{compiled, engine, shape};
 pub(crate) const HELPER: &str = "__compile";
 
 /// What to do where there is no helper.
-pub(crate) const NO_HELPER: &str = "it has to be compiled, which happens in a process of its own: call `berth_host::helper_hook()` first \
+pub(crate) const NO_HELPER: &str = "it has to be compiled, which happens in a process of its own: call `berth_core::helper_hook()` first \
     thing in `main`, or name a program that does with `Host::builder().helper(…)`";
 
 /// Bytes of a component.

@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use crate::private::PrivateFolder;
 use berth_contract::HostError;
+
+use crate::private::PrivateFolder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

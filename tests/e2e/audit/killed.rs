@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use berth_host::audit::Trail;
-use berth_host::config::Folders;
+use berth_core::audit::Trail;
+use berth_core::config::Folders;
 use tempfile::TempDir;
 
 /// Processes that are killed, by so many threads, in pairs that write to one log; and so many pairs before another log begins.

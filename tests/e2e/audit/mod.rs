@@ -10,9 +10,9 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
-use berth_host::audit::Trail;
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust};
+use berth_core::audit::Trail;
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Access, Annotations, Failure, Host, Phase, Request, Session, Subject, SubjectKind, Trust};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -266,7 +266,7 @@ impl Provider for Looking {
                 std::future::pending::<()>().await;
             }
             match call.arguments["fail"].as_str() {
-                Some(message) => Err(Failure::new(berth_host::Category::ServerError, message)),
+                Some(message) => Err(Failure::new(berth_core::Category::ServerError, message)),
                 None => Ok(Output::text("done")),
             }
         })

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject, SubjectKind};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Access, BoxFuture, Call, Definition, Host, Outcome, Output, Provider, Request, Subject, SubjectKind};
 use serde_json::json;
 
 use super::markdown::{blocks, document};

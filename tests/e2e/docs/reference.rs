@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use berth_host::config::presets::{PRESETS, Preset, usual};
-use berth_host::config::{KeyDescription, TableDescription};
+use berth_core::config::presets::{PRESETS, Preset, usual};
+use berth_core::config::{KeyDescription, TableDescription};
 
 /// Columns of a document.
 const WIDTH: usize = 140;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_host::text::shown;
-use berth_host::{Content, FilterInput, FilterVerdict, Host, commands};
+use berth_core::text::shown;
+use berth_core::{Content, FilterInput, FilterVerdict, Host, commands};
 use serde::Deserialize;
 
 use crate::support::Scene;

@@ -1,7 +1,7 @@
 //! Filters that do what a filter must not. One that makes answers shorter fails open, one that keeps something back fails closed, and
 //! neither gets at anything.
 
-use berth_host::{Answer, Category, Request, Session};
+use berth_core::{Answer, Category, Request, Session};
 use serde_json::json;
 
 use super::{contents, text};

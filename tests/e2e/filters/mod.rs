@@ -9,7 +9,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_host::{Answer, Audience, Body, Confidence, Content, FilterSummary, Request};
+use berth_core::{Answer, Audience, Body, Confidence, Content, FilterSummary, Request};
 use serde_json::{Value, json};
 
 use crate::support::Scene;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Host, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Host, Request};
 use serde_json::json;
 use tempfile::TempDir;
 

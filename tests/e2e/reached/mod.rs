@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_host::{Answer, Category, Request, Scope, Verdict};
+use berth_core::{Answer, Category, Request, Scope, Verdict};
 use serde_json::{Value, json};
 
 use crate::approvals::Person;
@@ -361,11 +361,11 @@ fn a_kept_answer_is_none_under_other_rules() {
     run(async {
         let scene = Arc::new(Scene::with(&[], planted).await);
         let arguments = json!({ "pattern": "planted", "path": "top" });
-        let folders = berth_host::config::Folders::inside(&scene.root().join("berth"));
+        let folders = berth_core::config::Folders::inside(&scene.root().join("berth"));
         let rules = |set: &[&str]| {
             let settings = ["tools.autonomy=full"].iter().chain(set).map(|&setting| setting.to_owned()).collect();
-            let inputs = berth_host::config::Inputs { settings, ..Default::default() };
-            scene.host.reload_rules(&berth_host::config::load(&folders, &inputs).expect("they are right")).expect("they are right");
+            let inputs = berth_core::config::Inputs { settings, ..Default::default() };
+            scene.host.reload_rules(&berth_core::config::load(&folders, &inputs).expect("they are right")).expect("they are right");
         };
         let mut kept = scene.call("grep", arguments.clone()).await;
         for _ in 0..10_000 {

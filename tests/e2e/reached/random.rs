@@ -9,8 +9,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Access, Phase, Request, Scope, Verdict};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Access, Phase, Request, Scope, Verdict};
 use serde_json::{Value, json};
 
 use crate::approvals::Person;

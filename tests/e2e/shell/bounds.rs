@@ -11,7 +11,7 @@ use crate::support::{Cli, Ended, not_tried};
 const CROWD: &str = "for i in $(seq 100); do { echo x >> started; sleep 5; } & done 2>/dev/null; wait";
 
 /// Runs a command that has no end of its own, while others call.
-async fn beside_others(settings: &[&str], command: &str) -> berth_host::Answer {
+async fn beside_others(settings: &[&str], command: &str) -> berth_core::Answer {
     let scene = scene(settings, |_| {}).await;
     let (host, arguments) = (Arc::clone(&scene.host), json!({ "command": command, "timeout": 5 }));
     let running = tokio::spawn(async move { call(&host, arguments).await });
@@ -38,7 +38,7 @@ async fn no_more_processes_than_allowed_run_at_a_time() {
     assert!((1..=32 + 300).contains(&most), "{most}");
     let many = call(&scene.host, json!({ "command": "for i in $(seq 100); do sleep 60 & done 2>/dev/null; wait", "timeout": 30 })).await;
     let failure = many.outcome.expect_err("they are too many");
-    assert!(failure.category != berth_host::Category::Timeout, "{failure:?}");
+    assert!(failure.category != berth_core::Category::Timeout, "{failure:?}");
 }
 
 /// Root is bounded by other means than users are, so what root tries, somebody else tries too. None where that can't be tried.
@@ -115,7 +115,7 @@ async fn a_time_that_is_asked_for_is_kept() {
     let scene = scene(&[], |_| {}).await;
     let answer = call(&scene.host, json!({ "command": "echo begun; sleep 60; echo done", "timeout": 1 })).await;
     let failure = answer.outcome.expect_err("it takes longer");
-    assert_eq!(failure.category, berth_host::Category::Timeout);
+    assert_eq!(failure.category, berth_core::Category::Timeout);
     assert!(failure.joined_text().contains("begun"), "{failure:?}");
 }
 

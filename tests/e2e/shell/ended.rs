@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_host::{CancellationToken, Request};
+use berth_core::{CancellationToken, Request};
 use serde_json::json;
 
 use super::{scene, yes};
@@ -62,7 +62,7 @@ async fn nothing_outlives_a_cancelled_call() {
         assert!(with_word(&mark) > 0, "it runs");
         cancel.cancel();
         let answer = running.await.expect("the host does not panic");
-        assert_eq!(answer.outcome.expect_err("it was cancelled").category, berth_host::Category::Cancelled);
+        assert_eq!(answer.outcome.expect_err("it was cancelled").category, berth_core::Category::Cancelled);
         assert_gone(&mark);
     }
 }

@@ -16,7 +16,7 @@ mod work;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_host::{Answer, Approver, Category, Host, Request, Scope};
+use berth_core::{Answer, Approver, Category, Host, Request, Scope};
 use serde_json::{Value, json};
 
 use crate::approvals::Person;

@@ -1,6 +1,6 @@
 //! Looking at answers.
 
-use berth_host::{Answer, Category, Failure};
+use berth_core::{Answer, Category, Failure};
 
 /// What an attack got. It has to have got something: with this a test shows that the attack works where it may.
 #[track_caller]

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use berth_host::Builtin;
+use berth_core::Builtin;
 
 use super::not_tried;
 

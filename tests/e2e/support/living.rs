@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Approvals, Candidate, Host, PluginState, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Approvals, Candidate, Host, PluginState, Request};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch::Receiver;

@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, Once, PoisonError};
 
-use berth_host::CallId;
+use berth_core::CallId;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;

@@ -5,8 +5,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Content, Events, Host, Progress, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Content, Events, Host, Progress, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

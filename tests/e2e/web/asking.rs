@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_host::{Answer, Approver, Category, Gate, Reply, Request, Scope, Session, Verdict};
+use berth_core::{Answer, Approver, Category, Gate, Reply, Request, Scope, Session, Verdict};
 use serde_json::{Value, json};
 
 use super::{Web, hello, page, texts};

@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Answer, Audience, Host, Request, Resolve};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Answer, Audience, Host, Request, Resolve};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use berth_host::Request;
-use berth_host::audit::Trail;
-use berth_host::config::Folders;
+use berth_core::Request;
+use berth_core::audit::Trail;
+use berth_core::config::Folders;
 use serde_json::{Value, json};
 
 use crate::support::server::{Asked, Server, Wire, answer};

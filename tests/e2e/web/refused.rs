@@ -1,6 +1,6 @@
 //! Where nothing comes of a request, and what is said of it.
 
-use berth_host::{Answer, Category, Failure};
+use berth_core::{Answer, Category, Failure};
 use serde_json::json;
 
 use super::{Web, hello, page};

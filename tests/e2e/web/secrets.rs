@@ -6,7 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
-use berth_host::{Answer, Category};
+use berth_core::{Answer, Category};
 use serde_json::{Value, json};
 
 use crate::requests::said;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use berth_host::{Body, Category, Request};
+use berth_core::{Body, Category, Request};
 use serde_json::{Value, json};
 
 use super::{Web, hello, page, texts};

@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("berth-answers", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-catalogue"]),
     ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
     (
-        "berth-host",
+        "berth-core",
         &[
             "berth-contract",
             "berth-policy",
@@ -29,8 +29,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "berth-audit",
         ],
     ),
-    ("berth-mcp", &["berth-host"]),
-    ("berth-cli", &["berth-host", "berth-mcp"]),
+    ("berth-mcp", &["berth-core"]),
+    ("berth-cli", &["berth-core", "berth-mcp"]),
 ];
 
 /// What the crates without I/O may depend on: crates that were looked at and do none either.

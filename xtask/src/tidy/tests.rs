@@ -18,7 +18,7 @@ const SAMPLES: &[Sample] = &[
             (
                 "host/policy/Cargo.toml",
                 "[package]\nname = \"berth-policy\"\n[dependencies]\nberth-commands.workspace = true\nberth-contract.workspace = true\n\
-                 [dev-dependencies]\nberth-host.workspace = true\n",
+                 [dev-dependencies]\nberth-core.workspace = true\n",
             ),
             ("host/new/Cargo.toml", "[package]\nname = \"berth-new\"\n"),
             ("host/mcp/Cargo.toml", "[package]\nname = \"berth-mcp\"\n"),
@@ -26,7 +26,7 @@ const SAMPLES: &[Sample] = &[
         lines: &["host/policy/Cargo.toml:7", "host/new/Cargo.toml:1", "host/mcp/Cargo.toml:1"],
         good: &[(
             "host/mcp/Cargo.toml",
-            "[package]\nname = \"berth-mcp\"\n[dependencies]\nberth-host.workspace = true\nserde.workspace = true\n",
+            "[package]\nname = \"berth-mcp\"\n[dependencies]\nberth-core.workspace = true\nserde.workspace = true\n",
         )],
     },
     Sample {

@@ -11,6 +11,8 @@ pub(crate) mod terminal;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
+use berth_config as config;
 use berth_contract::text::cut;
 use berth_contract::{
     Body, CancellationToken, Category, Confidence, Content, Failure, FilterInput, FilterVerdict, HostError, Outcome, Purpose,
@@ -19,8 +21,6 @@ use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
 
 use crate::answer::{FilterSummary, GAIN, SHORT};
-use berth_catalogue::{Audience, CallContext, Chain, Link, subjects};
-use berth_config as config;
 pub(crate) use counts::Counts;
 pub use counts::FilterCounts;
 use streams::Streams;

@@ -17,6 +17,8 @@ mod structured;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
+use berth_config::Redaction;
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report};
 use berth_policy::{last_command, redact};
@@ -27,8 +29,6 @@ use crate::blocking::blocking;
 use crate::filters::FilterPipeline;
 use crate::filters::terminal::Kind;
 use crate::overflow::{OverflowId, OverflowStore, READ_OVERFLOW};
-use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
-use berth_config::Redaction;
 use fence::Fence;
 use redacting_events::RedactingEvents;
 use sources::Source;

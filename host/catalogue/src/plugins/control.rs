@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use berth_config::Folders;
 use berth_contract::HostError;
 use berth_system::private::PrivateFolder;
 use serde::Serialize;
 
 use super::PluginState;
-use berth_config::Folders;
 
 /// How long the other side may take to read or write what it has ready.
 const PATIENCE: Duration = Duration::from_secs(2);

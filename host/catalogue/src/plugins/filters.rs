@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
+use berth_config::{BUILT_IN_FILTERS, FilterRules};
 use berth_contract::HostError;
 use berth_runtime::{Builtin, Candidate, Plugin};
 use serde::Serialize;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use super::slot::Slot;
 use super::{Plugins, blocking};
 use crate::filter_chain::Chain;
-use berth_config::{BUILT_IN_FILTERS, FilterRules};
 
 /// The built-in filters, and the operator's rules as they were when they were looked at last.
 #[derive(Clone)]

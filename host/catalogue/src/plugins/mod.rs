@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use berth_config::{BUILT_IN_FILTERS, Reload};
 use berth_contract::{HostError, Provider};
 use berth_runtime::{Builtin, Candidate, Runtime};
 use tokio::sync::watch;
@@ -34,7 +35,6 @@ pub use watching::Watch;
 
 use crate::catalogue::{Catalogue, Tool};
 use crate::filter_chain::Chain;
-use berth_config::{BUILT_IN_FILTERS, Reload};
 use folder::{PluginFolder, Stamp};
 use slot::{Place, Running, Slot};
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 use berth_contract::HostError;
 use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::OwnFolder;
@@ -11,7 +12,6 @@ use berth_system::files::Grants;
 use berth_system::process::{Known, Places};
 
 use super::advisor::{CommandGate, PluginAdvisor};
-use berth_config::{self as config, FilePolicy, Folders, Loaded, NetworkGrant, Problem, ProcessGrants};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,11 +1,11 @@
 //! Names in the configuration that nothing has: a misspelt one protects nothing, but a plugin may come later.
 
+use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
 use berth_contract::HostError;
 use berth_policy::TextGlob;
 
 use super::{Plugins, folder};
 use crate::catalogue::{Catalogue, Tool};
-use berth_config::{Loaded, PathGlob, PolicyEffect, PolicyRule, Problem, Problems, Source, dotted_name};
 
 /// A name that nothing has.
 pub struct UnknownName {

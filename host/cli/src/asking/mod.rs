@@ -5,8 +5,8 @@ mod terminal;
 
 use std::sync::Arc;
 
-use berth_host::config::{Folders, Loaded};
-use berth_host::{Approver, BoxFuture, PostingApprover, Question, Questions, Reply, Scope};
+use berth_core::config::{Folders, Loaded};
+use berth_core::{Approver, BoxFuture, PostingApprover, Question, Questions, Reply, Scope};
 
 pub(crate) use terminal::answered;
 

@@ -1,7 +1,7 @@
 //! A question at a terminal: its words, in colours.
 
 use anstyle::Style;
-use berth_host::{Mark, Question};
+use berth_core::{Mark, Question};
 
 use crate::style::{BAD, FAINT, GOOD, STRONG, WARNING};
 

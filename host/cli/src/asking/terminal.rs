@@ -1,6 +1,6 @@
 use std::io::{BufRead, Write};
 
-use berth_host::{Always, Question, Reply, Scope};
+use berth_core::{Always, Question, Reply, Scope};
 
 use super::shown;
 use crate::ask::Dialogue;

@@ -4,9 +4,9 @@ mod record;
 
 use std::io::{self, Write};
 
-use berth_host::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
-use berth_host::config::Folders;
-use berth_host::text::neutral_line;
+use berth_core::audit::{ChainHead, Finding, ToolStats, Trail, Verification};
+use berth_core::config::Folders;
+use berth_core::text::neutral_line;
 use serde_json::{Value, json};
 
 use crate::arguments::AuditCommand;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use berth_host::text::{cut, neutral_line};
+use berth_core::text::{cut, neutral_line};
 use serde_json::Value;
 
 use crate::shown;

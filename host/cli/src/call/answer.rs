@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use berth_host::text::{in_words, neutral, neutral_line};
-use berth_host::{Answer, Body, Content, Failure, Step};
+use berth_core::text::{in_words, neutral, neutral_line};
+use berth_core::{Answer, Body, Content, Failure, Step};
 use serde_json::{Map, Value, json};
 
 use super::live::Shown;
@@ -141,7 +141,7 @@ fn keep(path: &Path, content: &[Content]) -> Result<(), Error> {
     if bytes.len() > 1 {
         return Err(Error::Usage(format!("the answer has {} parts that aren't text, and --output takes one; use --json", bytes.len())));
     }
-    fs::write(path, bytes.concat()).map_err(berth_host::HostError::io(format!("writing {}", path.display())))?;
+    fs::write(path, bytes.concat()).map_err(berth_core::HostError::io(format!("writing {}", path.display())))?;
     Ok(())
 }
 
@@ -189,7 +189,7 @@ fn steps(id: &str, steps: &[Step]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use berth_host::{Category, Denial};
+    use berth_core::{Category, Denial};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 use std::thread;
 
-use berth_host::{CancellationToken, HostError};
+use berth_core::{CancellationToken, HostError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

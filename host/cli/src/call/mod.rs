@@ -11,9 +11,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_host::config::{self, Folders};
-use berth_host::text::neutral_line;
-use berth_host::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
+use berth_core::config::{self, Folders};
+use berth_core::text::neutral_line;
+use berth_core::{Audience, Body, Content, Events, Host, NoEvents, Request, Session};
 use serde_json::Value;
 
 pub(crate) use answer::explained;

@@ -1,6 +1,6 @@
 //! From the words of a command line to the JSON object that a tool takes.
 
-use berth_host::Definition;
+use berth_core::Definition;
 use serde_json::{Map, Value};
 
 /// References and alternatives are followed this deep: schemas come from plugins.

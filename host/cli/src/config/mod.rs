@@ -6,7 +6,7 @@ mod template;
 use std::io::Write;
 use std::path::Path;
 
-use berth_host::config::{self, Folders, Inputs, Loaded};
+use berth_core::config::{self, Folders, Inputs, Loaded};
 
 use crate::arguments::ConfigCommand;
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
     match command {
         ConfigCommand::Show { json } => {
             let folders = Folders::from_environment()?;
-            let loaded = config::load(&folders, &options.inputs()?).map_err(berth_host::HostError::from)?;
+            let loaded = config::load(&folders, &options.inputs()?).map_err(berth_core::HostError::from)?;
             let written = if json { show::as_json(&loaded) } else { show::as_toml(&loaded, &folders) };
             written.map(|()| Exit::Success)
         }
@@ -51,7 +51,7 @@ pub(crate) fn run(command: ConfigCommand, options: &Options) -> Result<Exit, Err
 
 fn check(inputs: &Inputs, options: &Options) -> Result<Exit, Error> {
     let folders = Folders::from_environment()?;
-    let working_directory = berth_host::config::working_directory()?;
+    let working_directory = berth_core::config::working_directory()?;
     let loaded = match config::load(&folders, inputs) {
         Ok(loaded) => loaded,
         Err(problems) => {

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use berth_host::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
-use berth_host::text::neutral_line;
+use berth_core::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
+use berth_core::text::neutral_line;
 use serde_json::{Value, json};
 
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use berth_host::config::{KeyDescription, TableDescription, describe};
+use berth_core::config::{KeyDescription, TableDescription, describe};
 use serde_json::Value;
 
 use crate::shown::toml;

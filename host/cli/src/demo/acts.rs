@@ -1,6 +1,6 @@
 //! What is played, as data.
 
-use berth_host::{Failure, Outcome};
+use berth_core::{Failure, Outcome};
 use serde_json::{Value, json};
 
 use super::scene::{README, Scene};
@@ -164,7 +164,7 @@ fn peak_memory_mib() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use berth_host::{Body, Category, Content, Output};
+    use berth_core::{Body, Category, Content, Output};
 
     use super::*;
 

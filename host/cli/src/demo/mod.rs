@@ -6,9 +6,9 @@ mod scene;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use berth_host::config::{self, Inputs};
-use berth_host::text::{cut, neutral_line};
-use berth_host::{Host, HostError, Request};
+use berth_core::config::{self, Inputs};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Host, HostError, Request};
 use serde_json::{Value, json};
 
 use self::acts::{ATTACKS, Act, TASKS};

@@ -3,8 +3,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use berth_host::HostError;
-use berth_host::config::Folders;
+use berth_core::HostError;
+use berth_core::config::Folders;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// What the project's readme says.

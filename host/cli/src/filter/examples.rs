@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use berth_host::text::neutral;
-use berth_host::{Content, FilterInput, FilterState, FilterVerdict, Host};
+use berth_core::text::neutral;
+use berth_core::{Content, FilterInput, FilterState, FilterVerdict, Host};
 use serde::Deserialize;
 use serde_json::json;
 

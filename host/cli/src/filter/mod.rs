@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use berth_host::audit::FilterStats;
-use berth_host::config::Folders;
-use berth_host::text::{neutral, neutral_line, shown};
-use berth_host::{Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail, commands};
+use berth_core::audit::FilterStats;
+use berth_core::config::Folders;
+use berth_core::text::{neutral, neutral_line, shown};
+use berth_core::{Confidence, Content, FilterInput, FilterSummary, FilterVerdict, Host, Matcher, Pattern, Purpose, Trail, commands};
 use serde_json::{Value, json};
 
 pub(crate) use command::FilterCommand;

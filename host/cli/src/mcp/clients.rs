@@ -207,7 +207,7 @@ impl Client {
     /// It has none.
     pub(super) fn project_file(&self) -> Result<PathBuf, Error> {
         let file = self.project.ok_or_else(|| Error::Usage(format!("{} has no file in a project", self.title)))?;
-        let here = std::env::current_dir().map_err(berth_host::HostError::io("finding the working directory"))?;
+        let here = std::env::current_dir().map_err(berth_core::HostError::io("finding the working directory"))?;
         Ok(here.join(file))
     }
 

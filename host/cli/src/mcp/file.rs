@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_host::HostError;
+use berth_core::HostError;
 use similar::TextDiff;
 
 use crate::error::Error;

@@ -7,8 +7,8 @@ mod file;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_host::HostError;
-use berth_host::text::neutral;
+use berth_core::HostError;
+use berth_core::text::neutral;
 use clap::Parser;
 use serde_json::{Map, Value, json};
 

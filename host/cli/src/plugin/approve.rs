@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use berth_host::text::neutral_line;
-use berth_host::{Approvals, Ask, ask_hosts};
+use berth_core::text::neutral_line;
+use berth_core::{Approvals, Ask, ask_hosts};
 
 use super::Setting;
 use super::card::{Card, Differences};

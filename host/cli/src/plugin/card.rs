@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use berth_host::text::{cut, neutral_line};
-use berth_host::{Change, Difference, Origin, PluginInfo};
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Change, Difference, Origin, PluginInfo};
 
 use crate::style::{FAINT, STRONG};
 

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_host::config::{Loaded, Method, WrittenSecretHost};
-use berth_host::text::neutral_line;
-use berth_host::{Approvals, Candidate, CapabilityRequest, PluginInfo};
+use berth_core::config::{Loaded, Method, WrittenSecretHost};
+use berth_core::text::neutral_line;
+use berth_core::{Approvals, Candidate, CapabilityRequest, PluginInfo};
 use serde_json::json;
 
 use super::Setting;

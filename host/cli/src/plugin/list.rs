@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use berth_host::config::Folders;
-use berth_host::text::{cut, neutral_line};
-use berth_host::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
+use berth_core::config::Folders;
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Ask, Host, HostPlugins, PluginPlace, PluginState, ask_hosts};
 use serde_json::json;
 
 use crate::error::Error;

@@ -8,8 +8,8 @@ mod list;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_host::config::{self, Folders, Loaded};
-use berth_host::{Approvals, Candidate, Difference, HostError, PluginInspection};
+use berth_core::config::{self, Folders, Loaded};
+use berth_core::{Approvals, Candidate, Difference, HostError, PluginInspection};
 
 pub(crate) use self::card::{Card, Imports};
 use crate::arguments::PluginCommand;
@@ -52,7 +52,7 @@ impl Setting {
 
     /// The component that lies there for a plugin's name.
     fn candidate(&self, name: &str) -> Result<Candidate, HostError> {
-        berth_host::candidate(&self.loaded, &self.folders, &self.directory, name)
+        berth_core::candidate(&self.loaded, &self.folders, &self.directory, name)
     }
 
     /// What a component says that it offers, asked with nothing granted.

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use berth_host::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
-use berth_host::config::Folders;
-use berth_host::text::{cut, neutral_line};
-use berth_host::{Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict};
+use berth_core::commands::{CommandAnalysis, Explanation, Risk, SimpleCommand, analyze};
+use berth_core::config::Folders;
+use berth_core::text::{cut, neutral_line};
+use berth_core::{Access, Check, Decision, GateAnswer, GateCheck, Request, ResolvedSubject, SubjectKind, Verdict};
 use serde_json::{Value, json};
 
 use crate::arguments::PolicyCheck;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use berth_host::Trail;
-use berth_host::config::Folders;
-use berth_host::text::neutral_line;
+use berth_core::Trail;
+use berth_core::config::Folders;
+use berth_core::text::neutral_line;
 use serde_json::{Value, json};
 
 use crate::error::Error;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use berth_catalogue::CallContext;
+use berth_config::{Folders, Loaded, insert};
 use berth_contract::{HostError, SubjectKind};
 use berth_policy::{Verdict, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::Always;
-use berth_catalogue::CallContext;
-use berth_config::{Folders, Loaded, insert};
 
 /// A rule for the user's configuration that allows exactly what was asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
 //! The fingerprints of calls.
 
+use berth_catalogue::CallContext;
 use berth_contract::{Body, Content};
 use berth_policy::canonical;
 use sha2::{Digest, Sha256};
 
 use super::AttachmentSummary;
 use crate::fingerprint::Fingerprint;
-use berth_catalogue::CallContext;
 
 impl Fingerprint {
     /// The fingerprint of a call whose subjects are resolved: paths are real ones, so another spelling is the same call, and a link that

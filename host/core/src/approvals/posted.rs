@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use berth_answers::Scope;
+use berth_config::{Approvals, Folders};
 use berth_contract::{BoxFuture, HostError};
 use berth_system::private::PrivateFolder;
+use berth_system::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Approver, Preview, Question, Reply, outdated};
 use crate::fingerprint::Fingerprint;
 use crate::session::seconds;
-use berth_answers::Scope;
-use berth_config::{Approvals, Folders};
-use berth_system::state;
 
 /// Questions that wait at a time, over all of a user's programs: nobody answers more. So many answers wait for their calls beside them.
 const MAX_POSTED: usize = 64;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_catalogue::CallContext;
 use berth_contract::{Category, Failure};
 use berth_system::files::{FileError, FileView, Grants, OpenOptions};
 use rustix::fs::FileType;
@@ -16,7 +17,6 @@ use sha2::{Digest, Sha256};
 use similar::TextDiff;
 
 use super::Preview;
-use berth_catalogue::CallContext;
 
 /// Bytes of a file, and of what would be in it, that are compared.
 pub(crate) const MAX_COMPARED: usize = 1024 * 1024;

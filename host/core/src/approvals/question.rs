@@ -1,3 +1,4 @@
+use berth_answers::Scope;
 use berth_contract::{BoxFuture, CallId};
 use berth_policy::{Decision, ResolvedSubject};
 use serde::{Deserialize, Serialize};
@@ -5,7 +6,6 @@ use serde_json::Value;
 
 use super::{Proposal, outdated};
 use crate::fingerprint::Fingerprint;
-use berth_answers::Scope;
 
 /// The most that a person is shown of one question, in bytes. Nobody reads more before saying yes, so a call that would take more is not
 /// asked about.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use berth_config::inline;
 use berth_contract::text::{neutral, neutral_line};
 use berth_contract::{Access, SubjectKind};
 use berth_policy::commands::{Explanation, Risk, analyze};
@@ -10,7 +11,6 @@ use berth_policy::{Gate, ResolvedSubject};
 use serde_json::Value;
 
 use super::{Always, AttachmentSummary, Question};
-use berth_config::inline;
 
 /// Bytes of an argument that is read at a glance.
 const SHORT: usize = 200;

@@ -1,7 +1,8 @@
+use berth_config::{Folders, Loaded};
+
 use super::Finding;
 use super::finding::size;
 use crate::audit::Trail;
-use berth_config::{Folders, Loaded};
 
 /// The record of calls: whether there is one, whether it can be written, and whether its newest part is what was written.
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {

@@ -1,12 +1,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use berth_catalogue::plugins::runtime_config;
+use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
 use berth_runtime::RuntimeConfig;
 
 use super::Finding;
 use super::finding::within_or;
-use berth_catalogue::plugins::runtime_config;
-use berth_config::{self as config, Folders, Inputs, Loaded, Problems, Source};
 
 /// What the other checks take from the configuration: where it is broken, the defaults.
 #[derive(Clone, Debug, Default)]

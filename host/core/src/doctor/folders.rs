@@ -1,11 +1,11 @@
 use std::path::Path;
 
+use berth_catalogue::plugins::compiled_folder;
+use berth_config::{Folders, Loaded};
 use berth_system::machine::{self, Folder, There};
 
 use super::Finding;
 use super::finding::size;
-use berth_catalogue::plugins::compiled_folder;
-use berth_config::{Folders, Loaded};
 
 /// Bytes that compiled plugins may soon take.
 const LITTLE_SPACE: u64 = 256 << 20;

@@ -1,10 +1,10 @@
+use berth_catalogue::plugins::Approvals;
+use berth_config::{self as config, Folders};
 use berth_contract::HostError;
 
 use super::Finding;
 use crate::approvals::Questions;
 use crate::session;
-use berth_catalogue::plugins::Approvals;
-use berth_config::{self as config, Folders};
 
 /// What is kept from one run to the next: whether it can be read and believed.
 pub(super) fn findings(folders: &Folders) -> Vec<Finding> {

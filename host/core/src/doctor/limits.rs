@@ -1,9 +1,9 @@
+use berth_catalogue::plugins::{most_memory, runtime_config};
+use berth_config::Loaded;
 use berth_system::machine;
 
 use super::Finding;
 use super::finding::size;
-use berth_catalogue::plugins::{most_memory, runtime_config};
-use berth_config::Loaded;
 
 /// Descriptors with which a search leaves out what it can't open, and those with which calls that run at a time may.
 const FEWEST_FILES: u64 = 64;

@@ -1,7 +1,7 @@
 //! Examines this machine and the configuration: everything that Berth needs, what was found of it, and what mends a shortfall.
 //!
 //! ```no_run
-//! use berth_host::doctor::{Examination, State};
+//! use berth_core::doctor::{Examination, State};
 //!
 //! # async fn example() {
 //! let report = Examination::default().run().await;

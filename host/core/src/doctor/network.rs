@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use berth_config::{Folders, Loaded};
 use berth_egress::examine;
 
 use super::Finding;
-use berth_config::{Folders, Loaded};
 
 pub(super) fn findings(folders: &Folders, loaded: &Loaded) -> Vec<Finding> {
     let directory = loaded.directory();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use berth_config::{Loaded, SandboxMode};
 use berth_contract::CancellationToken;
 use berth_runtime::own_helper;
 use berth_system::confine::{Limits, Sandbox};
@@ -12,7 +13,6 @@ use berth_system::machine;
 use berth_system::process::{Child, Command, Known, Places, StartError};
 
 use super::Finding;
-use berth_config::{Loaded, SandboxMode};
 
 /// Until when the harmless program has to be through.
 const TIME: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ const LESS: &str = "or, to go without: `sandbox = \"best-effort\"` in [tools.she
 pub(super) fn findings(helper: Option<PathBuf>) -> Vec<Finding> {
     let Some(helper) = helper.or_else(own_helper) else {
         let found = "not tried: this program can't confine itself, so it starts no processes";
-        return vec![Finding::warning("sandbox", found, "call `berth_host::helper_hook()` first thing in `main`")];
+        return vec![Finding::warning("sandbox", found, "call `berth_core::helper_hook()` first thing in `main`")];
     };
     let begun = Instant::now();
     let (state, missing) = match tried(&helper, Sandbox::Strict) {

@@ -4,15 +4,15 @@ use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use berth_config::Folders;
 use berth_contract::HostError;
 use berth_system::private::PrivateFolder;
+use berth_system::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::SessionState;
 use super::state::seconds;
-use berth_config::Folders;
-use berth_system::state;
 
 /// The folder in the data folder.
 const FOLDER: &str = "sessions";

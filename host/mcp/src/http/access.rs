@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use berth_host::config::{Folders, Serve};
-use berth_host::state;
-use berth_host::text::{cut, neutral_line};
+use berth_core::config::{Folders, Serve};
+use berth_core::state;
+use berth_core::text::{cut, neutral_line};
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jsonwebtoken::errors::ErrorKind;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use berth_host::CancellationToken;
-use berth_host::config::{Folders, Serve};
+use berth_core::CancellationToken;
+use berth_core::config::{Folders, Serve};
 
 use crate::error::ServeError;
 use crate::server::Server;

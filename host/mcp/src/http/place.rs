@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use berth_host::config::Serve;
+use berth_core::config::Serve;
 
 use super::settings::authority;
 use crate::error::ServeError;

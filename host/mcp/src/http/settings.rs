@@ -1,6 +1,6 @@
 //! What can be wrong with `[serve]`, wherever clients are served.
 
-use berth_host::config::{OAuth, Serve};
+use berth_core::config::{OAuth, Serve};
 
 use super::{keys, tls};
 

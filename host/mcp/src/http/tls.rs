@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_host::config::Serve;
+use berth_core::config::Serve;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use berth_host::config::Folders;
+use berth_core::config::Folders;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use berth_host::{Audience, Content, FilterInput, FilterVerdict, Request};
+use berth_core::{Audience, Content, FilterInput, FilterVerdict, Request};
 use serde_json::json;
 
 use crate::Setting;

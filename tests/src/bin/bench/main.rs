@@ -65,7 +65,7 @@ const GROUPS: [Group; 14] = [
 ];
 
 fn main() -> ExitCode {
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     let result = match Arguments::parse(std::env::args().skip(1)) {
         Ok(Arguments { loaded: Some(copies), repository, .. }) => loaded::child(&repository, copies).map(|()| ExitCode::SUCCESS),
         Ok(Arguments { counted: Some((case, cache)), repository, .. }) => {

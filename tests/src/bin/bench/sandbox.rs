@@ -4,8 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use berth_host::config::{self, Folders, Inputs, Loaded};
-use berth_host::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
+use berth_core::config::{self, Folders, Inputs, Loaded};
+use berth_core::{Audience, Builtin, Host, HostBuilder, Output, PluginState, Request};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use berth_host::Audience;
+use berth_core::Audience;
 use berth_policy::redact::{self, Keys};
 use serde_json::json;
 

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_contract::{BoxFuture, Call, Definition, Outcome, Output, Provider};
-use berth_host::config::{self, Folders, Inputs};
-use berth_host::{Annotations, Host, Request};
+use berth_core::config::{self, Folders, Inputs};
+use berth_core::{Annotations, Host, Request};
 use serde_json::json;
 
 /// So many call at the same time.
 const CALLERS: usize = 8;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     let mut words = std::env::args().skip(1);
     let (Some(folder), Some(mib)) = (words.next(), words.next()) else { return Err("caller FOLDER MIB [ROUNDS]".into()) };
     let rounds = words.next().map_or(Ok(usize::MAX), |rounds| rounds.parse())?;

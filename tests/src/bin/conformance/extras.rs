@@ -1,6 +1,6 @@
 //! The prompts and resources that the suite asks for.
 
-use berth_host::{BoxFuture, Session};
+use berth_core::{BoxFuture, Session};
 use berth_mcp::model::{
     CompleteRequestParams, CompletionInfo, GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage,
     ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate, Role,

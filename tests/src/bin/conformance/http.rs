@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use berth_host::CancellationToken;
-use berth_host::config::{Folders, Serve};
+use berth_core::CancellationToken;
+use berth_core::config::{Folders, Serve};
 use berth_mcp::{Http, Place, Server, serve_http};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use berth_host::Host;
-use berth_host::config::{self, Folders, Inputs};
+use berth_core::Host;
+use berth_core::config::{self, Folders, Inputs};
 use berth_mcp::Server;
 
 /// A picture of one point.
@@ -25,7 +25,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    berth_host::helper_hook();
+    berth_core::helper_hook();
     let [folder, plugin] =
         std::env::args().skip(1).map(PathBuf::from).collect::<Vec<_>>().try_into().map_err(|_| "conformance FOLDER PLUGIN")?;
     std::fs::create_dir_all(&folder)?;

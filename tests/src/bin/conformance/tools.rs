@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_contract::{Body, BoxFuture, Call, Category, Content, Definition, Failure, Outcome, Output, Progress, Provider};
-use berth_host::Annotations;
+use berth_core::Annotations;
 use serde_json::{Value, json};
 
 use crate::{PNG, WAV};
