@@ -70,7 +70,7 @@ fn a_yes_from_another_terminal_serves_the_next_call_that_is_the_same_and_once() 
     cli.run(&WRITE).ends(3);
     let id = only_question(&cli);
     let shown = cli.run(&["approvals"]).ends(0).stdout;
-    for expected in [&*id, "write needs a yes", "notes.txt", "-first", "+new", "autonomy = \"supervised\"", "berth approvals allow ID"] {
+    for expected in [&*id, "write needs approval", "notes.txt", "-first", "+new", "autonomy = \"supervised\"", "berth approvals allow ID"] {
         assert!(shown.contains(expected), "{expected} is missing in {shown}");
     }
     cli.run(&["approvals", "allow", &id[..6]]).ends(0);
@@ -312,7 +312,7 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
     let cli = Cli::new();
     let Some(denied) = cli.typed(&WRITE, "n\n") else { return };
     let denied = denied.ends(3);
-    for expected in ["write needs a yes", "notes.txt", "-first", "+new", "why: autonomy = \"supervised\"", "denied_by_user"] {
+    for expected in ["write needs approval", "notes.txt", "-first", "+new", "why: autonomy = \"supervised\"", "denied_by_user"] {
         assert!(denied.stdout.contains(expected), "{expected} is missing in {}", denied.stdout);
     }
     for input in ["\n", "perhaps\nn\n", "yes please\n\n"] {
@@ -327,7 +327,7 @@ fn at_a_terminal_the_whole_action_is_shown_and_only_a_yes_is_one() {
     // Nobody is asked any more, with a terminal or without.
     cli.run(&WRITE).ends(0);
     let unasked = cli.typed(&WRITE, "").expect("there is `script`").ends(0);
-    assert!(!unasked.stdout.contains("needs a yes"), "{}", unasked.stdout);
+    assert!(!unasked.stdout.contains("needs approval"), "{}", unasked.stdout);
 }
 
 #[test]

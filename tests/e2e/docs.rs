@@ -1,5 +1,6 @@
 //! The documents do what they say: their commands run, the files in them are the real ones, and their tables have every key.
 
+mod cli;
 mod markdown;
 mod policies;
 mod reference;
@@ -209,6 +210,16 @@ fn the_reference_has_every_key_as_it_is() {
         fs::write(&kept, &expected).expect("the reference is written");
         let line = shown.lines().zip(expected.lines()).find(|(shown, expected)| shown != expected);
         panic!("docs/configuration.md, \"Every key\", has to be as in {}; the first difference: {line:#?}", kept.display());
+    }
+}
+
+#[test]
+fn the_page_of_commands_is_what_their_help_prints() {
+    let expected = cli::page();
+    if document("docs/cli.md") != expected {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli.md");
+        fs::write(&kept, &expected).expect("the page is written");
+        panic!("docs/cli.md has to be as {}", kept.display());
     }
 }
 

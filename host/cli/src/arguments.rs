@@ -25,7 +25,7 @@ Exit codes:
   0  it worked
   1  the tool failed
   2  the command line is wrong, or the arguments don't fit the tool
-  3  a rule or a bound refused it, or it needs a yes that nobody was asked for
+  3  a rule or a bound refused it, or it needs approval and nobody was asked
   4  Berth itself failed: configuration, plugins, this machine, the record
 
 Environment:
@@ -55,37 +55,37 @@ pub(crate) enum Command {
     Call(CallArguments),
     /// Serve the tools to the MCP client that starts this, or over HTTP
     Serve(ServeArguments),
-    /// Tell MCP clients of this server
+    /// Connect MCP clients to this server
     #[command(subcommand)]
     Mcp(McpCommand),
-    /// List the questions of calls that need a yes, and answer them
+    /// List calls that need approval, and approve or deny them
     Approvals(ApprovalsArguments),
-    /// List the tools, or tell everything about one
+    /// List the tools, or describe one
     Tools(ToolsArguments),
-    /// Look into the record of every call, and verify it
+    /// Read and verify the record of every call
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// List filters of output, try them, and say what they saved
+    /// List filters of output, try them, and show what they saved
     #[command(subcommand)]
     Filter(FilterCommand),
-    /// List, look into, approve and reload plugins
+    /// List, inspect, approve and reload plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Make your configuration, with three questions
+    /// Make your configuration by three questions
     Init(InitArguments),
-    /// Show, describe, check or begin the configuration
+    /// Show, describe, check or create the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Say what would become of a call, or what became of one, and by which rule
+    /// Show what would happen to a call, or what happened to one, and by which rule
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Let the berth.toml of the working directory grant more than your own does
     Trust(TrustArguments),
     /// Show tools at work, and what the sandbox stops
     Demo(DemoArguments),
-    /// Examine this machine and the configuration, and say how to mend what is wrong
+    /// Check this machine and the configuration, and say how to fix what is wrong
     Doctor(DoctorArguments),
-    /// Print what makes a shell complete `berth` commands
+    /// Print the completion script of a shell
     Completions(CompletionsArguments),
     /// Print a manual page, or write all of them
     Man(ManArguments),
@@ -99,7 +99,7 @@ Examples:
   berth serve --http unix:/run/user/1000/berth.sock --no-auth
 
 The client speaks the Model Context Protocol over stdin and stdout. It works on the directory that it starts this in, under the same
-rules as `berth call`; a call that needs a yes is asked about in the client, where it can ask, or else waits for `berth approvals`.
+rules as `berth call`; a call that needs approval asks in the client, if the client can ask, or else waits for `berth approvals`.
 
 With `--http`, clients come to http://127.0.0.1:PORT/mcp and bring `Authorization: Bearer TOKEN`; the token lies in a file that only you can
 read, which is named at the start. [serve] in berth.toml has the rest: TLS, other machines, an authorization server, limits.";
@@ -112,7 +112,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PLACE")]
     pub http: Option<Place>,
 
-    /// Let every program of yours in that reaches the Unix socket, without a token
+    /// Accept all programs of yours that reach the Unix socket, without a token
     #[arg(long, requires = "http")]
     pub no_auth: bool,
 }
@@ -131,7 +131,7 @@ second time. Of a server that is reached over HTTP, the file names a variable wh
 /// `berth mcp`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// Print what a client has to be told, or write it into the client's file
+    /// Print a client's configuration for this server, or write it into the client's file
     Config(McpConfig),
 }
 
@@ -139,24 +139,24 @@ pub(crate) enum McpCommand {
 #[derive(Args, Debug)]
 #[command(after_help = MCP_CONFIG_AFTER)]
 pub(crate) struct McpConfig {
-    /// The client; without one, those that are known are listed
+    /// The client; without one, the known clients are listed
     pub(crate) client: Option<String>,
     /// Write it into the client's file
     #[arg(long, requires = "client")]
     pub(crate) write: bool,
-    /// Into that of the project in the working directory, instead of the user's
+    /// Use the file of the project in the working directory, instead of the user's
     #[arg(long, requires = "client")]
     pub(crate) project: bool,
-    /// What the client calls the server
+    /// The server's name in the client
     #[arg(long, value_name = "NAME", default_value = "berth", requires = "client")]
     pub(crate) name: String,
-    /// The URL of a server that runs, instead of one that the client starts
+    /// The URL of a running server, instead of one that the client starts
     #[arg(long, value_name = "URL", requires = "client")]
     pub(crate) http: Option<String>,
-    /// The environment variable from which the client takes that server's token
+    /// The environment variable that holds that server's token
     #[arg(long, value_name = "NAME", default_value = "MCP_BERTH_TOKEN", requires = "http")]
     pub(crate) token_variable: String,
-    /// That server's tokens are an authorization server's, where the client gets them by itself
+    /// The client gets that server's tokens from an authorization server by itself
     #[arg(long, requires = "http", conflicts_with = "token_variable")]
     pub(crate) oauth: bool,
     /// Print JSON
@@ -188,25 +188,25 @@ pub(crate) struct CallArguments {
     /// KEY=VALUE pairs, or one JSON object, or `-` for a JSON object on stdin
     #[arg(value_name = "ARGUMENTS")]
     pub(crate) arguments: Vec<String>,
-    /// Hand a file to the tool beside the JSON, which names the first one {"$attachment": 0}
+    /// Attach a file; the JSON names the first one {"$attachment": 0}
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
-    /// Write the answer to this file: what isn't text if there is such a part, else the text
+    /// Write the answer to this file: its part that isn't text, or else its text
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
-    /// Say yes to this one call, where a person has to agree; what is denied stays denied
+    /// Approve this one call, if it needs approval; what is denied stays denied
     #[arg(long)]
     pub(crate) yes: bool,
     /// The session that the call belongs to [default: what you do in this directory]
     #[arg(long, value_name = "NAME")]
     pub(crate) session: Option<String>,
-    /// Show the answer as a model gets it: a long one cut, what strangers wrote behind a fence
+    /// Show the answer as a model gets it: a long one is cut, untrusted text stands behind a fence
     #[arg(long)]
     pub(crate) for_model: bool,
     /// Print one JSON object: id, tool, ok, and output or failure
     #[arg(long)]
     pub(crate) json: bool,
-    /// Tell the steps of the call and their times
+    /// Show the steps of the call and their times
     #[arg(long, short, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,
 }
@@ -218,7 +218,7 @@ Examples:
   berth approvals allow 3f9a2c41d07b5e88
   berth approvals deny 3f9a2c41d07b5e88
 
-A call that needs a yes, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits
+A call that needs approval, made where nobody can be asked, leaves its question here. The answer counts for the call if it still waits
 ([approvals] wait_secs), or else for the next call of that session that is the same: once, until it expires.";
 
 /// `berth approvals`.
@@ -235,22 +235,22 @@ pub(crate) struct ApprovalsArguments {
 /// `berth approvals …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// Say yes
+    /// Approve a call
     #[command(after_help = "Examples:\n  berth approvals allow 3f9a2c41d07b5e88\n  berth approvals allow 3f9a --session")]
     Allow {
-        /// The question, or how it begins
+        /// The question's ID, or its first digits
         id: String,
-        /// For all calls of the session that are the same, until that expires
+        /// Approve all such calls of the session, until that expires
         #[arg(long, conflicts_with = "always")]
         session: bool,
-        /// For good: as a rule of your berth.toml, which is shown
+        /// Approve such calls for good, by a rule in your berth.toml, which is shown
         #[arg(long)]
         always: bool,
     },
-    /// Say no
+    /// Deny a call
     #[command(after_help = "Example:\n  berth approvals deny 3f9a2c41d07b5e88")]
     Deny {
-        /// The question, or how it begins
+        /// The question's ID, or its first digits
         id: String,
     },
 }
@@ -265,7 +265,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = TOOLS_AFTER)]
 pub(crate) struct ToolsArguments {
-    /// Tell everything about this tool: arguments, behaviour, what its plugin may use
+    /// Describe this tool: arguments, behaviour, what its plugin may use
     pub(crate) tool: Option<String>,
     /// Print JSON: the definitions as models get them
     #[arg(long)]
@@ -275,17 +275,17 @@ pub(crate) struct ToolsArguments {
 /// `berth audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Look whether every record is what was written, and none is missing
+    /// Verify that no record was changed and none is missing
     #[command(after_help = VERIFY_AFTER)]
     Verify {
-        /// The hash of a record that was kept elsewhere, as `berth audit head` printed it: it has to be there
+        /// A hash that `berth audit head` printed and that was kept elsewhere: its record has to be there
         #[arg(long, value_name = "HASH")]
         head: Option<String>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Print the hash of the last record, to be kept elsewhere
+    /// Print the hash of the last record, to keep elsewhere
     #[command(after_help = "Examples:\n  berth audit head\n  berth audit head --json")]
     Head {
         /// Print one JSON object: the record's number, and its hash
@@ -295,17 +295,17 @@ pub(crate) enum AuditCommand {
     /// Print the last records
     #[command(after_help = TAIL_AFTER)]
     Tail {
-        /// How many
+        /// The number of records
         #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
         lines: usize,
-        /// Go on with those that are written from now on, until Ctrl-C
+        /// Print new records as they are written, until Ctrl-C
         #[arg(long, short)]
         follow: bool,
         /// Print each record as the line of JSON that it is
         #[arg(long)]
         json: bool,
     },
-    /// Tell everything that was recorded of a call
+    /// Print everything that was recorded of a call
     #[command(after_help = "Example:\n  berth audit show 5f1d0c6a9b3e2d47-1")]
     Show {
         /// The call's id, as its answer and each record of it has it
@@ -314,7 +314,7 @@ pub(crate) enum AuditCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Count the calls of each tool: failures, refusals, questions, and how long they took
+    /// Count the calls of each tool: failures, refusals, questions, times
     #[command(after_help = "Examples:\n  berth audit stats\n  berth audit stats --json | jq 'max_by(.p99_ms)'")]
     Stats {
         /// Print a JSON array
@@ -340,14 +340,14 @@ Examples:
 /// `berth plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// List the plugins: those of every host that runs, or else those that a new one would have
+    /// List the plugins of all running hosts, or else those of a new one
     #[command(after_help = "Examples:\n  berth plugin list\n  berth plugin list --json")]
     List {
         /// Print a JSON array of hosts and their plugins
         #[arg(long)]
         json: bool,
     },
-    /// Tell what a component is and wants, and how it differs from the version that was approved, without granting it anything
+    /// Show what a component is, what it asks for, and how it differs from the approved version; nothing is granted
     #[command(after_help = INSPECT_AFTER)]
     Inspect {
         /// A component's file, or the name of a plugin of the configuration or the plugin folder
@@ -357,7 +357,7 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the component that lies there for a name serve under it, with the grants of that name
+    /// Let the component that is there for a name serve, with the grants of that name
     #[command(after_help = APPROVE_AFTER)]
     Approve {
         /// The plugin's name
@@ -365,11 +365,11 @@ pub(crate) enum PluginCommand {
         /// Don't ask
         #[arg(long, short)]
         yes: bool,
-        /// Approve only the component whose SHA-256 begins so (8 digits at least), and don't ask
+        /// Approve only the component whose SHA-256 begins with this (at least 8 digits), and don't ask
         #[arg(long, value_name = "SHA256")]
         digest: Option<String>,
     },
-    /// Have every host that runs look at its plugins again, also at those that failed before
+    /// Make all running hosts load their plugins again, also those that failed before
     #[command(after_help = "Example:\n  berth plugin reload")]
     Reload {
         /// Print a JSON array of hosts and their plugins
@@ -391,7 +391,7 @@ Examples:
 /// `berth config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print what holds, and where each value came from
+    /// Print the values in force, and where each came from
     #[command(after_help = "Examples:\n  berth config show\n  berth --set tools.call=60 config show --json")]
     Show {
         /// Print one JSON object: the files, and every key with value and source
@@ -401,17 +401,17 @@ pub(crate) enum ConfigCommand {
     /// Print the JSON Schema of berth.toml
     #[command(after_help = "Example:\n  berth config schema > berth.schema.json")]
     Schema,
-    /// Write a berth.toml with every key, all commented out
+    /// Write a berth.toml that has every key, commented out
     #[command(after_help = "Examples:\n  berth config init\n  berth config init --print | less")]
     Init {
         /// Print it instead
         #[arg(long)]
         print: bool,
     },
-    /// Name everything that is wrong with the configuration
+    /// List everything that is wrong with the configuration
     #[command(after_help = "Examples:\n  berth config check\n  berth config check team.toml")]
     Check {
-        /// Check this file alone, instead of everything that holds
+        /// Check this file alone, instead of the whole configuration
         file: Option<PathBuf>,
     },
 }
@@ -427,9 +427,9 @@ would run, with 3 if it would be refused or a person would have to agree, and wi
 /// `berth policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Say what would become of a call, without making it
+    /// Show what would happen to a call, without making it
     Check(PolicyCheck),
-    /// Say what became of a call, and by which rule, from the audit
+    /// Show what happened to a call, and by which rule, from the audit
     #[command(after_help = "Example:\n  berth policy explain 1f0c9a37b2d4e586-1")]
     Explain {
         /// The call's id, as `berth call --json` and the audit have it
@@ -469,7 +469,7 @@ A configuration that is there already is never overwritten.";
 #[derive(Args, Debug)]
 #[command(after_help = INIT_AFTER)]
 pub(crate) struct InitArguments {
-    /// Let tools use this folder; may be given several times
+    /// Let tools use this folder; repeat it for more folders
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) folder: Vec<PathBuf>,
     /// Whether tools may write there without asking
@@ -501,15 +501,15 @@ changes. It never takes one of your denials away.";
 #[derive(Args, Debug)]
 #[command(after_help = TRUST_AFTER)]
 pub(crate) struct TrustArguments {
-    /// Where the file is, instead of the working directory
+    /// The file's folder, instead of the working directory
     pub(crate) directory: Option<PathBuf>,
-    /// Say yes without being asked
+    /// Trust it without a question
     #[arg(short, long, conflicts_with_all = ["list", "forget"])]
     pub(crate) yes: bool,
     /// List the files that are trusted
     #[arg(long, conflicts_with_all = ["forget", "directory"])]
     pub(crate) list: bool,
-    /// Trust it no longer
+    /// Stop trusting it
     #[arg(long)]
     pub(crate) forget: bool,
 }
@@ -569,7 +569,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = MAN_AFTER)]
 pub(crate) struct ManArguments {
-    /// The command that the page is about [default: berth itself]
+    /// The page's command [default: berth itself]
     pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this directory, which is made if it is missing
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "command")]

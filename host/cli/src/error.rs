@@ -11,7 +11,7 @@ use crate::exit::Exit;
 pub(crate) enum Error {
     /// The command line asks for what can't be.
     Usage(String),
-    /// It needs a yes, and there is nobody to ask.
+    /// It needs approval, and there is nobody to ask.
     Unasked(String),
     /// Berth itself failed.
     Host(HostError),

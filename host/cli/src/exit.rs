@@ -9,7 +9,7 @@ pub(crate) enum Exit {
     ToolFailure = 1,
     /// The command line is wrong, or the arguments don't fit the tool.
     Usage = 2,
-    /// A rule refused it, or it needs a yes that nobody was asked for.
+    /// A rule refused it, or it needs approval and nobody was asked.
     Denied = 3,
     /// Berth itself failed.
     Host = 4,

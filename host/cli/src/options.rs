@@ -26,10 +26,10 @@ pub(crate) struct Options {
     /// Set a key of the configuration, as in tools.call=60
     #[arg(long, value_name = "KEY=VALUE", global = true)]
     pub(crate) set: Vec<String>,
-    /// How much Berth tells of itself on stderr: off, error, warn, info, debug or trace [default: warn]
+    /// The log level on stderr: off, error, warn, info, debug or trace [default: warn]
     #[arg(long, value_name = "LEVEL", global = true)]
     pub(crate) log: Option<LevelFilter>,
-    /// How it tells that
+    /// The log's format
     #[arg(long, value_name = "FORMAT", global = true, value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
 }

@@ -204,7 +204,7 @@ impl Advisor {
             (false, _) => format!("{what} To let what this plugin starts reach it: `network = true` in {}.", self.table),
             (true, NetworkGrant::Ask) => {
                 format!(
-                    "{what} Ask for it with `network: true`; a person has to agree. To grant it to every command: `network = \"allow\"` in {}.",
+                    "{what} Ask for it with `network: true`; a person has to approve it. To grant it to every command: `network = \"allow\"` in {}.",
                     self.table
                 )
             }

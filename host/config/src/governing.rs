@@ -43,7 +43,7 @@ pub enum TrustLevel {
 pub enum PermissionAction {
     /// It runs.
     Allow,
-    /// It runs if a person agrees.
+    /// It runs if a person approves it.
     Ask,
     /// It doesn't run.
     Deny,

@@ -20,7 +20,7 @@ pub struct Shell {
     /// Directories that commands may use. The default, and an empty list, is the working directory, read and write. What
     /// `[tools.file] deny_read`, `allow_read` and `deny_write` say counts there too, but for the default of `deny_write`: git writes to `.git`.
     pub allowed_paths: Vec<AllowedPath>,
-    /// Whether commands reach the network: never, where a person agrees, or always. `allow_network = false` is another way to say `"deny"`,
+    /// Whether commands reach the network: never, if a person approves, or always. `allow_network = false` is another way to say `"deny"`,
     /// `allow_network = true` to say `"allow"`.
     pub network: NetworkGrant,
     /// How much of the kernel's sandbox there has to be, for commands and for the programs that plugins start: all of it, or nothing starts;
@@ -106,7 +106,7 @@ impl Default for Shell {
 pub enum NetworkGrant {
     /// Never.
     Deny,
-    /// Where a person agrees.
+    /// If a person approves.
     #[default]
     Ask,
     /// Whenever they ask for it.

@@ -18,7 +18,7 @@ use super::{
 pub struct Config {
     /// What holds for all tools.
     pub tools: Tools,
-    /// How a person is asked for calls that need a yes.
+    /// How a person is asked for calls that need approval.
     pub approvals: Approvals,
     /// How `berth serve` serves its clients: `structured` says what they get, everything else is about HTTP.
     pub serve: Serve,
@@ -248,7 +248,7 @@ impl Default for FileTools {
     }
 }
 
-/// How a person is asked for calls that need a yes.
+/// How a person is asked for calls that need approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
@@ -287,7 +287,7 @@ pub enum McpApprovals {
     Client,
     /// Who answers `berth approvals` at a terminal.
     Terminal,
-    /// Nobody: what needs a yes is refused.
+    /// Nobody: what needs approval is refused.
     Deny,
 }
 

@@ -17,7 +17,7 @@ pub enum Category {
     TypeMismatch,
     /// A rule of the operator forbids it.
     PolicyBlocked,
-    /// A person has to agree first, and nobody was asked.
+    /// It needs approval, and nobody was asked.
     ConfirmationRequired,
     /// It would fail again in the same way.
     PermanentFailure,

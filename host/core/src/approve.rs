@@ -201,7 +201,7 @@ impl ApprovalStep<'_> {
     fn unasked(&self, why: &str) -> Failure {
         let tool = &self.context.requested_tool;
         let denial = self.decision.denial(format!("call {tool}"));
-        let message = format!("a person has to agree to this call of `{tool}` first: {why}");
+        let message = format!("this call of `{tool}` needs approval: {why}");
         Failure { denial: Some(denial), ..Failure::new(Category::ConfirmationRequired, message) }
     }
 

@@ -115,7 +115,7 @@
 //! |---|---|---|
 //! | [`ToolNotFound`](Category::ToolNotFound), [`InvalidParameters`](Category::InvalidParameters), [`TypeMismatch`](Category::TypeMismatch) | the call itself was wrong | tells the model |
 //! | [`PolicyBlocked`](Category::PolicyBlocked) | a rule refused it; [`Failure::denial`] says which | tells the model and shows the person |
-//! | [`ConfirmationRequired`](Category::ConfirmationRequired) | a person has to agree first | asks one |
+//! | [`ConfirmationRequired`](Category::ConfirmationRequired) | a person has to approve it first | asks one |
 //! | [`RateLimited`](Category::RateLimited) | too much at once, or in one hour | waits for [`Failure::retry_after`], then tries again |
 //! | [`Timeout`](Category::Timeout) | it took too long and was stopped; what it had done is done | tells the model |
 //! | [`Cancelled`](Category::Cancelled) | the program said so | nothing |

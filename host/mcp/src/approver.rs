@@ -240,7 +240,7 @@ impl ForCall {
     /// Asks at a terminal, and tells whoever asks for the task's state.
     async fn elsewhere(&self, question: Question) -> Reply {
         let say = |text| self.begun.iter().for_each(|begun| begun.say(text));
-        say("waits for a yes: `berth approvals`");
+        say("waits for approval: `berth approvals`");
         let reply = self.asking.posting.ask(question).await;
         say("");
         reply

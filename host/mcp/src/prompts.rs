@@ -23,7 +23,7 @@ const LIST: &str = "list_directory";
 pub(crate) fn listed() -> Prompt {
     let path =
         PromptArgument::new(PATH).with_description("A file or directory: what may be done with it is told as well").with_required(false);
-    Prompt::new(TOOLS, Some("What the tools of this server are, where they reach, and what waits for a yes"), Some(vec![path]))
+    Prompt::new(TOOLS, Some("What the tools of this server are, where they reach, and what needs approval"), Some(vec![path]))
         .with_title("What can the tools do here?")
 }
 
@@ -84,7 +84,7 @@ fn said(host: &Host, tool: &Definition, path: &str) -> Option<&'static str> {
     }
     Some(match host.check(Request::new(&tool.name, arguments)).outcome.ok()?.verdict {
         Verdict::Allow => "allowed",
-        Verdict::Ask => "needs a yes",
+        Verdict::Ask => "needs approval",
         Verdict::Deny => "refused",
     })
 }

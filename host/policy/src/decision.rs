@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// It may run.
     Allow,
-    /// It may run if a person agrees.
+    /// It may run if a person approves it.
     Ask,
     /// It may not run.
     Deny,

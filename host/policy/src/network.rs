@@ -12,7 +12,7 @@ use crate::origin::Placed;
 pub enum Network {
     /// Never.
     Deny,
-    /// Where a person agrees.
+    /// If a person approves.
     #[default]
     Ask,
     /// Always.

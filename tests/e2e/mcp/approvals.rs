@@ -1,4 +1,4 @@
-//! Calls that need a yes, over MCP.
+//! Calls that need approval, over MCP.
 
 use std::fs;
 

@@ -68,7 +68,7 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Has a client start `berth serve` and connect with it. Its user is asked where something needs a yes.
+    /// Has a client start `berth serve` and connect with it. Its user is asked where something needs approval.
     pub(crate) fn new(kind: Kind, cli: &Cli, more: &[&str]) -> Option<Self> {
         let args: Vec<&str> = ["serve"].iter().chain(more).copied().collect();
         Self::connect(kind, cli, json!({ "command": berth(), "args": args }))

@@ -215,7 +215,7 @@ fn a_prompt_tells_what_the_tools_may_do() {
     let told = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "notes.txt" } }));
     let text = told["messages"][0]["content"]["text"].as_str().unwrap_or_else(|| panic!("is text: {told}"));
     let work = cli.work().display().to_string();
-    for line in [&format!("* {work}: read and write"), "* `read` of notes.txt: allowed", "* `write` of notes.txt: needs a yes"] {
+    for line in [&format!("* {work}: read and write"), "* `read` of notes.txt: allowed", "* `write` of notes.txt: needs approval"] {
         assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
     }
     let outside = client.request("prompts/get", json!({ "name": "tools", "arguments": { "path": "../secret.txt" } }));

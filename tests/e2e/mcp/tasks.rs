@@ -145,7 +145,7 @@ fn a_question_comes_before_the_task_and_a_terminal_is_waited_for_in_it() {
     waits.knows(EXTENSION);
     let id = begun(&waits.call("write", write));
     let told = get(&mut waits, &id);
-    assert_eq!(told["statusMessage"], "waits for a yes: `berth approvals`", "{told}");
+    assert_eq!(told["statusMessage"], "waits for approval: `berth approvals`", "{told}");
     assert_eq!(fs::read_to_string(cli.work().join("notes.txt")).expect("it is there"), "first\nsecond\n");
     let listed = cli.run(&["approvals", "--json"]).ends(0).json();
     cli.run(&["approvals", "allow", listed[0]["id"].as_str().expect("it waits")]).ends(0);

@@ -288,7 +288,7 @@ fn at_a_terminal_the_question_names_the_host() {
     assert_eq!(proxy.connections(), 0);
     let Some(no) = cli.typed(&["call", "fetch", URL], "n\n") else { return };
     let no = no.ends(3);
-    for told in ["fetch needs a yes", "goes to: http://one.example.com", "Allow it?", "for the session"] {
+    for told in ["fetch needs approval", "goes to: http://one.example.com", "Allow it?", "for the session"] {
         assert!(no.stdout.contains(told), "{told} is not in {}", no.stdout);
     }
     assert_eq!(proxy.connections(), 0);

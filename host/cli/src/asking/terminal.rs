@@ -68,7 +68,7 @@ mod tests {
         let shown = shown::question(&question(json!({ "writes": { "tool": "write", "pattern": "/w/real" } })));
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
-            "write needs a yes (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  list: [1, \"\\U0000202E\"]\n  \
+            "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  list: [1, \"\\U0000202E\"]\n  \
              content:\n  │ one\n  │ two\\u{9b}31m\n  attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  \
              why: a rule, a place\n  always writes into your berth.toml:\n  │ [[tools.permissions.write]]\n  │ pattern = \"/w/real\"\n  │ exact = true\n  │ action = \"allow\"\n"
         );

@@ -334,7 +334,7 @@ impl PostingApprover {
             return Ok(reply);
         }
         if self.wait.is_zero() {
-            return Ok(left(&id, "a yes counts for the next call that is the same"));
+            return Ok(left(&id, "an approval counts for the next call that is the same"));
         }
         // Whoever drops this future waits no longer, and nobody is to be asked in vain.
         let mut back = TakenBack { questions: &self.questions, id: Some(&id) };
@@ -350,7 +350,7 @@ impl PostingApprover {
             return Ok(reply);
         }
         back.id = None;
-        Ok(left(&id, &format!("nobody answered for {} s; a yes counts for the next call that is the same", self.wait.as_secs())))
+        Ok(left(&id, &format!("nobody answered for {} s; an approval counts for the next call that is the same", self.wait.as_secs())))
     }
 }
 

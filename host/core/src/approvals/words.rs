@@ -38,7 +38,7 @@ impl Question {
 
     /// The same, with parts of it as `mark` has them.
     pub fn marked(&self, mark: &dyn Fn(Mark, &str) -> String) -> String {
-        let mut words = Words { text: format!("{} needs a yes", mark(Mark::Strong, &neutral_line(&self.tool))), mark };
+        let mut words = Words { text: format!("{} needs approval", mark(Mark::Strong, &neutral_line(&self.tool))), mark };
         if self.provider != self.tool {
             let _ = write!(words.text, " {}", mark(Mark::Faint, &format!("({})", neutral_line(&self.provider))));
         }
@@ -85,7 +85,7 @@ impl Question {
         }
         words.field("why", &format!("{}, {}", neutral_line(&self.decision.rule), neutral_line(&self.decision.place)));
         if self.decision.gate == Gate::Hosts {
-            words.field("for the session", &format!("a yes holds for whatever else {} asks of there", neutral_line(&self.tool)));
+            words.field("for the session", &format!("an approval holds for whatever else {} asks of there", neutral_line(&self.tool)));
         }
         words.text
     }
@@ -230,7 +230,7 @@ mod tests {
     fn all_of_the_action_is_told_and_none_of_it_steers() {
         assert_eq!(
             question().words(),
-            "write needs a yes (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
+            "write needs approval (file)\n  acts on: writes \"/w/real\"\n  path: \"/w/link\"\n  content:\n  │ one\n  │ two\\u{9b}31m\n  \
              attachment 0: text/plain, 3 bytes, SHA-256 ab\n  attachment 0:\n  │ att\n  change:\n  │ @@\n  │ -a\\u{1b}b\n  │ +c\n  \
              why: a rule, a place\n"
         );
@@ -246,7 +246,7 @@ mod tests {
         question.attachments.clear();
         assert_eq!(
             question.words(),
-            "write needs a yes (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
+            "write needs approval (file)\n  command: \"cd x && git push --force; rm -rf \\\"$D\\\" > log\\u001b; $X\"\n  it runs:\n  \
              │ low    cd x\n  │ medium git push --force (needs the network, it overwrites what others may have)\n  \
              │ high   rm -rf \"$D\" (it deletes files)\n  │ medium > log\u{fffd}\n  │        and what can't be told: a program's name in it is only known when it runs\n  \
              why: a rule, a place\n"
@@ -269,7 +269,7 @@ mod tests {
             ),
             "{words}"
         );
-        assert!(words.ends_with("  for the session: a yes holds for whatever else write asks of there\n"), "{words}");
+        assert!(words.ends_with("  for the session: an approval holds for whatever else write asks of there\n"), "{words}");
         let words = asked("https://example.com/x", "autonomy");
         assert!(words.contains("  goes to: https://example.com\n") && words.ends_with("  why: a rule, a place\n"), "{words}");
     }
@@ -285,7 +285,7 @@ mod tests {
         question.secrets = vec!["github".to_owned(), "other".to_owned()];
         assert_eq!(
             question.words(),
-            "write needs a yes (file)\n  goes to: https://example.com\n  with your secret: github, other\n  url: \"https://example.com/x\"\n  \
+            "write needs approval (file)\n  goes to: https://example.com\n  with your secret: github, other\n  url: \"https://example.com/x\"\n  \
              headers: { x = \"y\" }\n  method: \"POST\"\n  body:\n  │ a\n  │ b\n  why: a rule, a place\n"
         );
     }

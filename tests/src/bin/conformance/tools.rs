@@ -27,7 +27,7 @@ const READING: [(&str, &str); 12] = [
     ("protocol_error_job", "Comes to an error of the protocol after a while"),
 ];
 
-/// Those that act, which need a yes: the suite's way to see whether and how a person is asked.
+/// Those that act, which need approval: the suite's way to see whether and how a person is asked.
 const ACTING: [&str; 8] = [
     "test_elicitation",
     "test_streaming_elicitation",
@@ -73,7 +73,7 @@ impl Provider for Tools {
             "type": "object", "properties": { "region": { "type": "string", "x-mcp-header": "Region" } }, "required": ["region"],
         });
         let reading = READING.into_iter().map(|(name, description)| reads(name, description, schema(name)));
-        let acting = ACTING.into_iter().map(|name| Definition::new(name, "Acts, so that it needs a yes", anything()));
+        let acting = ACTING.into_iter().map(|name| Definition::new(name, "Acts, so that it needs approval", anything()));
         let name = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
         let slow = json!({
             "type": "object", "properties": { "seconds": { "type": "number" }, "label": { "type": "string" } }, "required": ["seconds"],

@@ -1,0 +1,54 @@
+//! The page of the commands, made of what `--help` prints.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use crate::support::berth;
+
+/// What every command takes, which stands on the page once.
+const SHARED: &str = "Options for every command:\n";
+
+/// The page.
+pub(super) fn page() -> String {
+    let mut page = "# Commands\n\nMade of what `berth COMMAND --help` prints.\n".to_owned();
+    section(&mut page, &mut Vec::new());
+    page
+}
+
+fn section(page: &mut String, names: &mut Vec<String>) {
+    let help = help(names);
+    // Of the commands below, only what is their own.
+    let shown = match (names.is_empty(), help.split_once(SHARED)) {
+        (false, Some((own, shared))) => {
+            // An indented line goes on with the options; what comes behind them is the command's own again.
+            let behind = shared.find("\n\n").and_then(|_| shared.lines().position(|line| !line.is_empty() && !line.starts_with(' ')));
+            let behind = behind.map(|at| shared.lines().skip(at).collect::<Vec<_>>().join("\n")).unwrap_or_default();
+            format!("{own}{behind}")
+        }
+        _ => help.clone(),
+    };
+    let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+    let _ =
+        write!(page, "\n## `{}`\n\n```text\n{}\n```\n", [&["berth".to_owned()][..], names].concat().join(" "), lines.join("\n").trim_end());
+    for name in below(&help) {
+        names.push(name);
+        section(page, names);
+        names.pop();
+    }
+}
+
+/// The commands that a help lists.
+fn below(help: &str) -> Vec<String> {
+    let Some((_, commands)) = help.split_once("Commands:\n") else { return Vec::new() };
+    let names = commands.lines().take_while(|line| !line.is_empty()).filter_map(|line| {
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        (!name.is_empty() && name != "help").then(|| name.to_owned())
+    });
+    names.collect()
+}
+
+fn help(names: &[String]) -> String {
+    let output = Command::new(berth()).args(names).arg("--help").env("COLUMNS", "100").output().expect("berth runs");
+    assert!(output.status.success(), "{names:?}");
+    String::from_utf8(output.stdout).expect("it is UTF-8")
+}
