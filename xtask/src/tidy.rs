@@ -6,6 +6,7 @@ mod architecture;
 mod code;
 pub(crate) mod manifest;
 mod modules;
+mod names;
 mod places;
 mod source;
 mod text;
@@ -81,6 +82,8 @@ const RULES: &[Rule] = rules![
     code::tests_do_not_sleep,
     code::files_stay_small,
     code::crates_stay_small,
+    names::functions_have_the_verb_of_what_they_do,
+    names::one_public_type_has_a_name,
     code::every_crate_says_what_it_is,
     code::every_crate_takes_what_the_workspace_fixes,
     code::every_dependency_is_named_by_code,

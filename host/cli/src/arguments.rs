@@ -171,7 +171,7 @@ const CALL_AFTER: &str = "\
 Examples:
   berth call read path=src/main.rs offset=10 limit=20
   berth call find_path pattern='**/*.rs'
-  berth call grep '{\"pattern\": \"TODO\", \"case_sensitive\": false}'
+  berth call grep '{\"pattern\": \"unwrap\", \"case_sensitive\": false}'
   echo '{\"path\": \"notes.md\", \"content\": \"hello\"}' | berth call write -
   berth call read path=logo.png --output copy.png
   berth call write path=notes.md content=hello --yes
@@ -419,7 +419,7 @@ pub(crate) enum ConfigCommand {
 const CHECK_AFTER: &str = "\
 Examples:
   berth policy check write path=src/main.rs content=x
-  berth policy check grep '{\"pattern\": \"TODO\"}' --json
+  berth policy check grep '{\"pattern\": \"unwrap\"}' --json
 
 It says what each gate has to say of the call, and which of them decides. Nothing runs, and nobody is asked. It ends with 0 if the call
 would run, with 3 if it would be refused or a person would have to agree, and with 2 if the call itself is wrong.";

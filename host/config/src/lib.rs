@@ -57,7 +57,7 @@ pub use governing::{
     PolicyRules, TrustLevel, WrittenPattern,
 };
 pub use inline::inline;
-pub use load::{Entry, Inputs, Loaded, load, working_directory};
+pub use load::{ConfigEntry, Inputs, Loaded, load, working_directory};
 pub use narrow::Ignored;
 pub use output::{Overflow, Redaction};
 pub use paths::{AllowedPath, PathAccess, PathGlob};

@@ -85,7 +85,7 @@ pub struct Loaded {
 
 /// One value of the configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// Its dotted key.
     pub key: String,
     /// What holds.
@@ -273,7 +273,7 @@ impl Loaded {
     }
 
     /// Every value that holds, in the order of the keys' definition.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<ConfigEntry> {
         let mut entries = Vec::new();
         // The configuration came from text or from code of ours, so it always has a JSON form.
         let value = serde_json::to_value(&self.config).unwrap_or_default();
@@ -281,7 +281,7 @@ impl Loaded {
         entries
     }
 
-    fn collect(&self, value: &Value, path: &mut Vec<String>, entries: &mut Vec<Entry>) {
+    fn collect(&self, value: &Value, path: &mut Vec<String>, entries: &mut Vec<ConfigEntry>) {
         if let Value::Object(table) = value {
             for (name, value) in table {
                 path.push(name.clone());
@@ -293,7 +293,7 @@ impl Loaded {
         let key = dotted(path);
         let count = value.as_array().map_or(0, Vec::len);
         let elements = (0..count).map(|index| self.source(&format!("{key}.{index}"))).collect();
-        entries.push(Entry { source: self.source(&key), key, value: value.clone(), elements });
+        entries.push(ConfigEntry { source: self.source(&key), key, value: value.clone(), elements });
     }
 
     /// What no single value shows.

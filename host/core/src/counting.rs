@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use berth_config::Loaded;
 use berth_contract::text::in_words;
 use berth_contract::{Category, Failure};
-use berth_policy::{Counts, Decision, Gate, Origin, QuotaBounds, QuotaLimit, QuotaPlace, Verdict};
+use berth_policy::{Decision, Gate, Origin, QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace, Verdict};
 
 use crate::session::{Session, SessionState};
 
@@ -74,7 +74,7 @@ impl QuotaCounter {
         let now = milliseconds(SystemTime::now());
         let reached = session.look(|state| {
             let (mut calls, mut acted) = (state.calls, state.acted.clone());
-            self.bounds.take(&mut Counts { calls: &mut calls, acted: &mut acted }, acts, now).err()
+            self.bounds.take(&mut QuotaCounts { calls: &mut calls, acted: &mut acted }, acts, now).err()
         });
         match reached {
             Ok(reached) => reached.map(|reached| self.decision(reached)),
@@ -131,8 +131,8 @@ impl Drop for QuotaReservation {
     }
 }
 
-fn counts(state: &mut SessionState) -> Counts<'_> {
-    Counts { calls: &mut state.calls, acted: &mut state.acted }
+fn counts(state: &mut SessionState) -> QuotaCounts<'_> {
+    QuotaCounts { calls: &mut state.calls, acted: &mut state.acted }
 }
 
 /// Milliseconds of Unix time.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use berth_policy::egress::{Host, Target};
+use berth_policy::egress::{Target, TargetHost};
 use http::Uri;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -69,8 +69,8 @@ impl Connector {
     async fn addresses(&self, target: &Target, until: Instant) -> Result<Vec<IpAddr>, Error> {
         let Settings { reach, network, .. } = &*self.0.settings;
         let addresses = match &target.host {
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => look_up(network, name, until).await?,
+            TargetHost::Address(address) => vec![*address],
+            TargetHost::Name(name) => look_up(network, name, until).await?,
         };
         for address in &addresses {
             // Where it listens at all addresses of the machine, at this one too, if that is one of them.
@@ -90,7 +90,7 @@ impl Connector {
         }
         let names = self.0.settings.network.proxy.as_ref().is_some_and(|proxy| proxy.resolves);
         let host = match &target.host {
-            Host::Name(name) if names => name.clone(),
+            TargetHost::Name(name) if names => name.clone(),
             _ => match self.addresses(target, until).await?.first() {
                 Some(IpAddr::V6(address)) => format!("[{address}]"),
                 Some(IpAddr::V4(address)) => address.to_string(),
@@ -126,10 +126,10 @@ impl Service<Uri> for Connector {
 }
 
 /// Whether a host is this machine by what it is called.
-fn is_here(host: &Host) -> bool {
+fn is_here(host: &TargetHost) -> bool {
     match host {
-        Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
-        Host::Address(address) => address.to_canonical().is_loopback(),
+        TargetHost::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+        TargetHost::Address(address) => address.to_canonical().is_loopback(),
     }
 }
 

@@ -20,7 +20,7 @@ pub use error::{Error, Obstacle};
 pub use secrets::{Secret, SecretSource, SecretValue, examine, read};
 pub use send::{Body, Requests, Scope, Timeouts};
 pub use settings::{Limits, Network, Proxy, Resolve, Settings};
-pub use tls::{Trust, examine_authority};
+pub use tls::{TrustStore, examine_authority};
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use berth_policy::egress::{HostPattern, Reach};
 
 use super::secrets::Secret;
-use super::tls::Trust;
+use super::tls::TrustStore;
 
 /// What the requests of one plugin may do, and how they are made.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct Network {
     /// Where this program listens: no request goes there.
     pub listening: Arc<[SocketAddr]>,
     /// Whom TLS trusts, as soon as that was read; clones share it.
-    pub trust: Arc<Trust>,
+    pub trust: Arc<TrustStore>,
 }
 
 /// A proxy for requests.

@@ -10,11 +10,11 @@ use rustls::{ClientConfig, RootCertStore};
 /// The authorities: those of this machine, or those that are built in where it has none, and the operator's own. Read when they are first
 /// needed, since reading them takes longer than most calls.
 #[derive(Debug, Default)]
-pub struct Trust {
+pub struct TrustStore {
     config: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
-impl Trust {
+impl TrustStore {
     /// What a client needs. Takes some time the first time.
     ///
     /// # Errors

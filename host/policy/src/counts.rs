@@ -19,7 +19,7 @@ pub struct QuotaBounds {
 
 /// What a session has done so far.
 #[derive(Debug)]
-pub struct Counts<'a> {
+pub struct QuotaCounts<'a> {
     /// Calls.
     pub calls: &'a mut u64,
     /// When calls ran that act, in milliseconds of some clock, the earliest first.
@@ -56,7 +56,7 @@ impl QuotaBounds {
     /// # Errors
     ///
     /// The bound that is reached; the quota first, since waiting doesn't help there.
-    pub fn take(&self, counts: &mut Counts<'_>, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
+    pub fn take(&self, counts: &mut QuotaCounts<'_>, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
         if self.calls > 0 && *counts.calls >= self.calls {
             return Err(QuotaLimit::Quota);
         }
@@ -81,7 +81,7 @@ impl QuotaBounds {
 
 impl QuotaPlace {
     /// Gives the place back.
-    pub fn give_back(self, counts: &mut Counts<'_>) {
+    pub fn give_back(self, counts: &mut QuotaCounts<'_>) {
         if self.counted {
             *counts.calls = counts.calls.saturating_sub(1);
         }
@@ -112,11 +112,11 @@ mod tests {
 
     impl Session {
         fn take(&mut self, bounds: QuotaBounds, acts: bool, now: u64) -> Result<QuotaPlace, QuotaLimit> {
-            bounds.take(&mut Counts { calls: &mut self.calls, acted: &mut self.acted }, acts, now)
+            bounds.take(&mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted }, acts, now)
         }
 
         fn give_back(&mut self, place: QuotaPlace) {
-            place.give_back(&mut Counts { calls: &mut self.calls, acted: &mut self.acted });
+            place.give_back(&mut QuotaCounts { calls: &mut self.calls, acted: &mut self.acted });
         }
     }
 

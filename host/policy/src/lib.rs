@@ -37,7 +37,7 @@ pub type Blocklist = berth_commands::Blocklist<Origin>;
 
 pub use berth_commands as commands;
 pub use berth_commands::{DEFAULT_BLOCKED, command_line, last_command};
-pub use counts::{Counts, QuotaBounds, QuotaLimit, QuotaPlace};
+pub use counts::{QuotaBounds, QuotaCounts, QuotaLimit, QuotaPlace};
 pub use decision::{Decision, Gate, Verdict};
 pub use dependencies::{Dependencies, Needs};
 pub use injection::injections;

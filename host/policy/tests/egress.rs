@@ -5,7 +5,9 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use berth_policy::egress::{Grant, Host, HostPattern, Placement, PrivateHosts, Reach, Scheme, SecretHost, SecretRule, Target, forbidden};
+use berth_policy::egress::{
+    Grant, HostPattern, Placement, PrivateHosts, Reach, Scheme, SecretHost, SecretRule, Target, TargetHost, forbidden,
+};
 use berth_policy::{Origin, OriginKind, Placed};
 use proptest::prelude::*;
 
@@ -193,7 +195,7 @@ proptest! {
             let ranges = ["10.0.0.0/8", "168.0.0.0/8", "100.0.0.0/8", "169.0.0.0/8", "::/7", "2000::/7", "fc00::/7", "*.example.com"];
             let opened = Reach { private: ranges.iter().filter_map(|range| PrivateHosts::new(range).ok()).map(placed).collect(), ..anything() };
             prop_assert!(passes(&opened, &url, None).is_err(), "{url}");
-            let Ok(Target { host: Host::Address(leads_to), .. }) = Target::parse(&url) else { continue };
+            let Ok(Target { host: TargetHost::Address(leads_to), .. }) = Target::parse(&url) else { continue };
             prop_assert!(passes(&opened, "http://a.example.com/", Some(leads_to)).is_err(), "{leads_to}");
         }
     }

@@ -46,6 +46,23 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "functions_have_the_verb_of_what_they_do",
+        bad: &[("host/core/src/a.rs", "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n")],
+        lines: &["host/core/src/a.rs:2", "host/core/src/a.rs:3"],
+        good: &[("host/core/src/a.rs", "// fn of()\nfn of_call() {}\nfn find(of: u8) {}\n")],
+    },
+    Sample {
+        rule: "one_public_type_has_a_name",
+        bad: &[("host/core/src/a.rs", "pub struct Thing;\n"), ("host/mcp/src/b.rs", "\npub enum Thing<T> {}\n")],
+        lines: &["host/core/src/a.rs:1", "host/mcp/src/b.rs:2"],
+        good: &[
+            ("host/core/src/a.rs", "pub struct Thing;\npub struct Report;\npub(crate) struct Other;\n"),
+            ("host/contract/src/a.rs", "pub struct Report;\n"),
+            ("host/mcp/src/b.rs", "pub struct Things;\n    pub struct Thing;\npub struct Other;\n"),
+            ("host/mcp/tests/c.rs", "pub struct Thing;\n"),
+        ],
+    },
+    Sample {
         rule: "only_the_runtime_names_the_engine",
         bad: &[
             ("tests/Cargo.toml", "[dependencies]\nwasmtime-wasi.workspace = true\n"),

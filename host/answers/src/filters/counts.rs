@@ -30,9 +30,9 @@ pub struct FilterCounts {
 
 /// The counts of all filters, by their names.
 #[derive(Debug, Default)]
-pub struct Counts(Mutex<BTreeMap<String, FilterCounts>>);
+pub struct FilterCountTable(Mutex<BTreeMap<String, FilterCounts>>);
 
-impl Counts {
+impl FilterCountTable {
     pub fn get(&self, filter: &str) -> FilterCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(filter).copied().unwrap_or_default()
     }

@@ -21,7 +21,7 @@ use berth_policy::{SecurityLines, last_command};
 use serde_json::Value;
 
 use crate::answer::{FilterSummary, GAIN, SHORT};
-pub(crate) use counts::Counts;
+pub(crate) use counts::FilterCountTable;
 pub use counts::FilterCounts;
 use streams::Streams;
 
@@ -37,11 +37,11 @@ pub struct FilterPipeline {
     /// What no filter takes out.
     kept: Option<SecurityLines>,
     /// What each filter did.
-    pub counts: Counts,
+    pub counts: FilterCountTable,
 }
 
 /// What becomes of an answer.
-pub struct Change {
+pub struct FilterChange {
     pub filtered: FilterSummary,
     /// What was to be read before something was left out for being of no interest. None where nothing was.
     pub whole: Option<String>,
@@ -51,7 +51,7 @@ pub struct Change {
     structured: Option<Value>,
 }
 
-impl Change {
+impl FilterChange {
     /// Carries it out. What filters wrote has to be looked through for secrets again.
     pub fn make(self, outcome: &mut Outcome) -> FilterSummary {
         self.streams.replace(self.content, self.structured, outcome);
@@ -69,7 +69,7 @@ impl FilterPipeline {
         let kept = kept.map_err(|reason| {
             HostError::Config(format!("`extra_patterns` in [tools.filters.security] can't be used together: {reason}"))
         })?;
-        Ok(Self { enabled: config.enabled, kept, counts: Counts::default() })
+        Ok(Self { enabled: config.enabled, kept, counts: FilterCountTable::default() })
     }
 
     /// Has the filters that fit look at an outcome that is free of secrets: first those that keep something back, so that nobody gets it
@@ -85,7 +85,7 @@ impl FilterPipeline {
         shorten: bool,
         outcome: &Outcome,
         cancel: &CancellationToken,
-    ) -> Result<Option<Change>, Failure> {
+    ) -> Result<Option<FilterChange>, Failure> {
         let Some(tool) = context.tool.as_deref() else { return Ok(None) };
         let name = tool.definition.name.as_str();
         let length = length(outcome);
@@ -160,7 +160,7 @@ impl FilterPipeline {
         };
         tracing::debug!(target: "berth::filters", call = %context.id, filters = filtered.filters.join(","), "{filtered}");
         let whole = (by.len() > for_security).then_some(whole);
-        Ok(Some(Change { filtered, whole, streams, content, structured }))
+        Ok(Some(FilterChange { filtered, whole, streams, content, structured }))
     }
 }
 
@@ -183,7 +183,7 @@ impl<'a> FilterRun<'a> {
     /// # Errors
     ///
     /// The answer is withheld.
-    async fn ask(&mut self, link: &'a Link, counts: &Counts) -> Result<(), Failure> {
+    async fn ask(&mut self, link: &'a Link, counts: &FilterCountTable) -> Result<(), Failure> {
         let security = link.definition.purpose == Purpose::Security;
         let before = size(&self.input.content);
         let verdict = link.plugin.filter(&link.definition, self.session, self.input.clone(), self.cancel).await;

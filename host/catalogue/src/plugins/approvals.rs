@@ -57,8 +57,8 @@ impl Approvals {
         let approved = ApprovedPlugin { digest: digest.clone(), version: manifest.version.clone() };
         state::update(&self.data, FILE, |all: &mut All| {
             // First the component, so that an approval never stands for one that is not there.
-            let failed = HostError::io(format!("keeping {}", self.kept().display()));
-            let folder = PrivateFolder::make(&self.kept());
+            let failed = HostError::io(format!("keeping {}", self.path().display()));
+            let folder = PrivateFolder::make(&self.path());
             let kept = folder.and_then(|folder| folder.put(&file_name(digest), candidate.bytes()).map(|()| folder)).map_err(failed)?;
             all.insert(manifest.name.clone(), approved);
             forget_others(&kept, all);
@@ -73,14 +73,14 @@ impl Approvals {
     /// [`HostError`] where it can't be read.
     pub fn component(&self, name: &str, approved: &ApprovedPlugin) -> Result<Option<Candidate>, HostError> {
         let file_name = file_name(&approved.digest);
-        let path = self.kept().join(&file_name);
-        let file = PrivateFolder::open(&self.kept()).and_then(|folder| folder.file(&file_name));
+        let path = self.path().join(&file_name);
+        let file = PrivateFolder::open(&self.path()).and_then(|folder| folder.file(&file_name));
         let candidate = Candidate::opened(file.map_err(HostError::io(path.display().to_string()))?, &path)?;
         let info = candidate.info();
         Ok((info.digest == approved.digest && info.manifest.name == name).then_some(candidate))
     }
 
-    fn kept(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.data.join("approved")
     }
 }

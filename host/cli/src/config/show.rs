@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_core::config::{Ceiling, Entry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
+use berth_core::config::{Ceiling, ConfigEntry, Folders, Ignored, Loaded, Project, ProjectTrust, Source, Taken};
 use berth_core::text::neutral_line;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ pub(super) fn as_toml(loaded: &Loaded, folders: &Folders) -> Result<(), Error> {
 }
 
 /// The lines of one entry, with the source of what stands in each. A list takes several where its elements have several sources.
-fn lines<'a>(name: &str, entry: &'a Entry) -> Vec<(String, Option<&'a Source>)> {
+fn lines<'a>(name: &str, entry: &'a ConfigEntry) -> Vec<(String, Option<&'a Source>)> {
     let items = entry.value.as_array().map_or(&[][..], Vec::as_slice);
     let one_source = entry.elements.iter().all(|source| *source == entry.source);
     if one_source {
@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn a_list_of_several_sources_takes_several_lines() {
         let flag = Source::Flag("--allow x".to_owned());
-        let mut entry = Entry { key: "k".into(), value: json!([".", "x"]), source: Source::Default, elements: vec![Source::Default; 2] };
+        let mut entry =
+            ConfigEntry { key: "k".into(), value: json!([".", "x"]), source: Source::Default, elements: vec![Source::Default; 2] };
         assert_eq!(lines("k", &entry), [("k = [\".\", \"x\"]".to_owned(), Some(&Source::Default))]);
         entry.elements[1] = flag.clone();
         let shown = lines("k", &entry);

@@ -13,4 +13,4 @@ pub use address::{Forbidden, forbidden};
 pub use pattern::{HostPattern, PrivateHosts};
 pub use reach::{Grant, Missing, Reach, Standing};
 pub use secret::{Placement, SecretHost, SecretRule};
-pub use target::{Host, Scheme, Target};
+pub use target::{Scheme, Target, TargetHost};

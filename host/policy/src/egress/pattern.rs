@@ -6,7 +6,7 @@ use berth_contract::text::{cut, neutral_line};
 use ipnet::IpNet;
 
 use super::address::{forbidden, meant};
-use super::target::{Host, Target};
+use super::target::{Target, TargetHost};
 use crate::pattern::TextGlob;
 
 /// Bytes of a pattern: a name's most, with a port.
@@ -26,7 +26,7 @@ pub struct HostPattern {
 #[derive(Clone, Debug)]
 enum Form {
     Any,
-    Host(Host),
+    Host(TargetHost),
     /// A name with stars. `below`: whether it stands for what lies at any depth below the rest.
     Labels {
         below: bool,
@@ -53,13 +53,13 @@ impl HostPattern {
     }
 
     /// Whether a host fits. Addresses are compared by what they stand for, so that another spelling is the same one.
-    pub fn matches(&self, host: &Host) -> bool {
+    pub fn matches(&self, host: &TargetHost) -> bool {
         match (&self.form, host) {
             (Form::Any, _) => true,
-            (Form::Host(Host::Address(one)), Host::Address(other)) => meant(*one) == meant(*other),
+            (Form::Host(TargetHost::Address(one)), TargetHost::Address(other)) => meant(*one) == meant(*other),
             (Form::Host(one), other) => one == other,
-            (Form::Labels { .. }, Host::Address(_)) => false,
-            (Form::Labels { below, labels }, Host::Name(name)) => fits(*below, labels, name),
+            (Form::Labels { .. }, TargetHost::Address(_)) => false,
+            (Form::Labels { below, labels }, TargetHost::Name(name)) => fits(*below, labels, name),
         }
     }
 
@@ -95,15 +95,15 @@ impl HostPattern {
 
     /// Whether it is this address.
     pub fn is_address(&self, address: IpAddr) -> bool {
-        matches!(self.form, Form::Host(Host::Address(one)) if meant(one) == meant(address))
+        matches!(self.form, Form::Host(TargetHost::Address(one)) if meant(one) == meant(address))
     }
 
     /// Labels of a name behind those with stars, or of the whole name where it has none. None of an address.
     pub(super) fn plain_labels(&self) -> Option<usize> {
         match &self.form {
             Form::Any => Some(0),
-            Form::Host(Host::Address(_)) => None,
-            Form::Host(Host::Name(name)) => Some(name.split('.').count()),
+            Form::Host(TargetHost::Address(_)) => None,
+            Form::Host(TargetHost::Name(name)) => Some(name.split('.').count()),
             Form::Labels { labels, .. } => Some(labels.iter().rev().take_while(|label| matches!(label, Label::Plain(_))).count()),
         }
     }
@@ -156,13 +156,13 @@ impl Form {
         }
         let bare = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(written);
         if let Ok(address) = bare.parse::<std::net::Ipv6Addr>() {
-            return Ok(Self::Host(Host::Address(IpAddr::from(address).to_canonical())));
+            return Ok(Self::Host(TargetHost::Address(IpAddr::from(address).to_canonical())));
         }
         if let Some((host, port)) = written.rsplit_once(':') {
             return Err(format!("a host is wanted here, without the port `{}`: write `{}`", neutral_line(port), neutral_line(host)));
         }
         if !written.contains('*') {
-            return Host::parse(written).map(Self::Host);
+            return TargetHost::parse(written).map(Self::Host);
         }
         Self::with_stars(written)
     }
@@ -179,7 +179,7 @@ impl Form {
         if fixed.is_empty() {
             return Err(too_wide(written));
         }
-        let Host::Name(tail) = Host::parse(fixed)? else {
+        let TargetHost::Name(tail) = TargetHost::parse(fixed)? else {
             return Err("`*` stands for parts of names, and not of addresses".to_owned());
         };
         let globs = rest[..rest.len() - fixed.len()].split('.').filter(|label| !label.is_empty());
@@ -187,9 +187,9 @@ impl Form {
         for label in globs {
             labels.push(match label.contains('*') {
                 true => Label::Glob(label_glob(label)?, label.to_ascii_lowercase()),
-                false => match Host::parse(label)? {
-                    Host::Name(label) => Label::Plain(label),
-                    Host::Address(_) => Label::Plain(label.to_ascii_lowercase()),
+                false => match TargetHost::parse(label)? {
+                    TargetHost::Name(label) => Label::Plain(label),
+                    TargetHost::Address(_) => Label::Plain(label.to_ascii_lowercase()),
                 },
             });
         }
@@ -287,8 +287,8 @@ impl PrivateHosts {
                 return Err("it would open every private host: name those that are meant".to_owned());
             }
             let always = match &pattern.form {
-                Form::Host(Host::Address(address)) => forbidden(*address),
-                Form::Host(Host::Name(name)) => super::address::forbidden_name(name),
+                Form::Host(TargetHost::Address(address)) => forbidden(*address),
+                Form::Host(TargetHost::Name(name)) => super::address::forbidden_name(name),
                 _ => None,
             };
             if let Some(always) = always.filter(|forbidden| forbidden.always) {
@@ -314,7 +314,7 @@ impl PrivateHosts {
         let hosts = match (&self.hosts, &other.hosts) {
             (Hosts::Pattern(one), Hosts::Pattern(other)) => one.covers(other),
             (Hosts::Range(one), Hosts::Range(other)) => one.contains(other),
-            (Hosts::Range(range), Hosts::Pattern(HostPattern { form: Form::Host(Host::Address(address)), .. })) => {
+            (Hosts::Range(range), Hosts::Pattern(HostPattern { form: Form::Host(TargetHost::Address(address)), .. })) => {
                 range.contains(&meant(*address))
             }
             _ => false,
@@ -325,8 +325,8 @@ impl PrivateHosts {
     /// Whether it names a target, by its name or by an address in place of one: before anything is looked up.
     pub fn names(&self, target: &Target) -> bool {
         match &target.host {
-            Host::Address(address) => self.opens(target, *address),
-            Host::Name(_) => {
+            TargetHost::Address(address) => self.opens(target, *address),
+            TargetHost::Name(_) => {
                 self.port.is_none_or(|port| port == target.port)
                     && matches!(&self.hosts, Hosts::Pattern(pattern) if pattern.matches(&target.host))
             }

@@ -8,7 +8,7 @@ use berth_contract::text::{cut, neutral_line, toml};
 
 use super::address::{Forbidden, forbidden, forbidden_name, meant};
 use super::pattern::{HostPattern, PrivateHosts, with_port};
-use super::target::{Host, LOCALHOST, Scheme, Target};
+use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 use crate::origin::{Origin, OriginKind, Placed};
 
 /// Bytes of a method that a refusal shows. A guest may ask by any.
@@ -135,8 +135,8 @@ impl Reach {
             return Ok(Standing::Granted);
         }
         let found = match &target.host {
-            Host::Name(name) => forbidden_name(name),
-            Host::Address(address) => forbidden(*address),
+            TargetHost::Name(name) => forbidden_name(name),
+            TargetHost::Address(address) => forbidden(*address),
         };
         if let Some(found) = found {
             return Err(self.not_opened(target, found, action(method, target), "the host"));
@@ -188,7 +188,7 @@ impl Reach {
             return Err(denied_by(denied, connect()));
         }
         // What is opened in the open as this machine may be sent a secret.
-        let is_here = matches!(&target.host, Host::Name(name) if name == LOCALHOST);
+        let is_here = matches!(&target.host, TargetHost::Name(name) if name == LOCALHOST);
         if is_here && target.scheme == Scheme::Http && !address.to_canonical().is_loopback() {
             return Err(Denial {
                 capability: "http".to_owned(),
@@ -298,10 +298,10 @@ fn outside_of_files(place: &Origin) -> Option<String> {
 }
 
 /// Whether nothing opens a host.
-fn is_always(host: &Host) -> bool {
+fn is_always(host: &TargetHost) -> bool {
     let found = match host {
-        Host::Name(name) => forbidden_name(name),
-        Host::Address(address) => forbidden(*address),
+        TargetHost::Name(name) => forbidden_name(name),
+        TargetHost::Address(address) => forbidden(*address),
     };
     found.is_some_and(|found| found.always)
 }

@@ -1,7 +1,7 @@
 //! Where a secret may go.
 
 use super::pattern::{HostPattern, PrivateHosts, with_port};
-use super::target::{Host, LOCALHOST, Scheme, Target};
+use super::target::{LOCALHOST, Scheme, Target, TargetHost};
 
 /// Where in a request a secret is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl SecretHost {
 }
 
 fn is_localhost(hosts: &HostPattern) -> bool {
-    hosts.is_one() && hosts.matches(&Host::Name(LOCALHOST.to_owned()))
+    hosts.is_one() && hosts.matches(&TargetHost::Name(LOCALHOST.to_owned()))
 }
 
 /// Where a secret may go: into requests that fit all of this.
@@ -95,8 +95,8 @@ impl SecretRule {
             Scheme::Https => true,
             Scheme::Http => {
                 let here = match &target.host {
-                    Host::Name(name) => name == LOCALHOST,
-                    Host::Address(address) => address.to_canonical().is_loopback(),
+                    TargetHost::Name(name) => name == LOCALHOST,
+                    TargetHost::Address(address) => address.to_canonical().is_loopback(),
                 };
                 here && private.iter().any(|private| private.names(target))
             }

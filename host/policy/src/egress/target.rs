@@ -47,14 +47,14 @@ impl Scheme {
 
 /// A host, normalised.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Host {
+pub enum TargetHost {
     /// A name: ASCII (IDNA), lower case, without a dot at its end.
     Name(String),
     /// An address, however it was spelled; of version 4 where it is mapped into version 6.
     Address(IpAddr),
 }
 
-impl Host {
+impl TargetHost {
     /// A host as it stands in a URL: with brackets around an address of version 6.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ fn name_of(name: &str) -> Result<String, String> {
 }
 
 /// As it stands in a URL.
-impl fmt::Display for Host {
+impl fmt::Display for TargetHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
@@ -118,7 +118,7 @@ pub struct Target {
     /// How it is carried.
     pub scheme: Scheme,
     /// The host.
-    pub host: Host,
+    pub host: TargetHost,
     /// The port, the scheme's own where none is written.
     pub port: u16,
 }
@@ -181,7 +181,7 @@ impl Target {
             );
         }
         let parsed = url::Url::parse(url).map_err(|error| error.to_string())?;
-        let host = Host::normalised(parsed.host().ok_or("it has no host")?)?;
+        let host = TargetHost::normalised(parsed.host().ok_or("it has no host")?)?;
         let port = parsed.port().unwrap_or(scheme.port());
         if port == 0 {
             return Err("no service has port 0".to_owned());
@@ -197,8 +197,8 @@ impl Target {
     /// What a person should know of it before they say yes, in a few words each.
     pub fn oddities(&self) -> Vec<&'static str> {
         let (name, address) = match &self.host {
-            Host::Name(name) => (Some(name), None),
-            Host::Address(address) => (None, Some(address)),
+            TargetHost::Name(name) => (Some(name), None),
+            TargetHost::Address(address) => (None, Some(address)),
         };
         let odd = [
             (

@@ -71,7 +71,8 @@ impl wit::Host for &mut CallState {
 
     fn count(&mut self, scope: wit::Scope, pattern: wit::Pattern, limit: u32) -> wasmtime::Result<Result<wit::Counts, wit::SearchError>> {
         let (scope, pattern) = (scope_of(scope), pattern_of(pattern));
-        let found = self.search(|found: &search::Counts| found.cpu, |view, control| search::count(view, &scope, &pattern, limit, control));
+        let found =
+            self.search(|found: &search::SearchCounts| found.cpu, |view, control| search::count(view, &scope, &pattern, limit, control));
         Ok(found.map(|found| wit::Counts {
             items: found.items,
             files_searched: found.files_searched,
@@ -101,7 +102,7 @@ fn pattern_of(pattern: wit::Pattern) -> search::Pattern {
     }
 }
 
-fn entry(entry: search::Entry) -> wit::Entry {
+fn entry(entry: search::SearchEntry) -> wit::Entry {
     let kind = match entry.kind {
         EntryKind::File => wit::Kind::File,
         EntryKind::Directory => wit::Kind::Directory,

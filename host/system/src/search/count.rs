@@ -4,7 +4,7 @@ use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 
 use super::budget::Budget;
 use super::engine::{self, Engine, FileSink};
-use super::model::{Control, Counts, Pattern, Scope, SearchError, Skipped};
+use super::model::{Control, Pattern, Scope, SearchCounts, SearchError, Skipped};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
@@ -17,7 +17,7 @@ use crate::files::FileView;
 /// # Errors
 ///
 /// [`SearchError`].
-pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<Counts, SearchError> {
+pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, control: &Control) -> Result<SearchCounts, SearchError> {
     let pattern = Pattern { before: 0, after: 0, ..pattern.clone() };
     let compiled = engine::compile(&pattern)?;
     let (root, filter) = root::open(view, scope, control.threads)?;
@@ -30,7 +30,7 @@ pub fn count(view: &FileView, scope: &Scope, pattern: &Pattern, limit: u32, cont
     let files_searched = walked.visitors.iter().map(|counter| counter.engine.searched).sum();
     let mut items: Vec<(String, u64)> = walked.visitors.into_iter().flat_map(|counter| counter.files).collect();
     items.sort_unstable();
-    Ok(Counts { items, files_searched, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
+    Ok(SearchCounts { items, files_searched, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
 }
 
 struct Counter<'c> {

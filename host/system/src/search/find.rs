@@ -4,7 +4,7 @@ use rustix::fs::FileType;
 
 use super::budget::Budget;
 use super::folder;
-use super::model::{Control, Entries, Entry, EntryKind, Scope, SearchError, Skipped};
+use super::model::{Control, Entries, EntryKind, Scope, SearchEntry, SearchError, Skipped};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
@@ -23,7 +23,7 @@ pub fn find(view: &FileView, scope: &Scope, limit: u32, control: &Control) -> Re
     let walked = walk.run(|| Lister { view, root: &root, budget: &budget, entries: Vec::new() });
 
     budget.tell(view, walked.skipped);
-    let mut items: Vec<Entry> = walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
+    let mut items: Vec<SearchEntry> = walked.visitors.into_iter().flat_map(|lister| lister.entries).collect();
     items.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(Entries { items, ending: budget.ending(), skipped: walked.skipped, cpu: walked.cpu })
 }
@@ -32,7 +32,7 @@ struct Lister<'l> {
     view: &'l FileView,
     root: &'l Root,
     budget: &'l Budget<'l>,
-    entries: Vec<Entry>,
+    entries: Vec<SearchEntry>,
 }
 
 impl Visitor for Lister<'_> {
@@ -58,6 +58,6 @@ impl Visitor for Lister<'_> {
         };
         let size = if kind == EntryKind::File { folder::size(&stat) } else { 0 };
         let milliseconds = i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
-        self.entries.push(Entry { path, kind, size, modified_ms: u64::try_from(milliseconds).unwrap_or(0) });
+        self.entries.push(SearchEntry { path, kind, size, modified_ms: u64::try_from(milliseconds).unwrap_or(0) });
     }
 }

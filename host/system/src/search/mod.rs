@@ -24,6 +24,6 @@ pub use count::count;
 pub use find::find;
 pub use grep::grep;
 pub use model::{
-    Control, Counts, Ending, Entries, Entry, EntryKind, Line, Lines, MAX_CONTEXT, MAX_LINE_CHARS, MAX_RESULTS, Pattern, Scope, SearchError,
-    Skipped,
+    Control, Ending, Entries, EntryKind, Line, Lines, MAX_CONTEXT, MAX_LINE_CHARS, MAX_RESULTS, Pattern, Scope, SearchCounts, SearchEntry,
+    SearchError, Skipped,
 };

@@ -86,7 +86,7 @@ pub enum EntryKind {
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SearchEntry {
     /// As the caller spelled the root, and the rest.
     pub path: String,
     /// What it is.
@@ -134,7 +134,7 @@ impl Skipped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
     /// Sorted by path.
-    pub items: Vec<Entry>,
+    pub items: Vec<SearchEntry>,
     /// Why there is no more.
     pub ending: Ending,
     /// What was left out.
@@ -162,7 +162,7 @@ pub struct Lines {
 
 /// The answer of [`count`](super::count).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct SearchCounts {
     /// Path and number of matching lines, for each file that has one; sorted by path.
     pub items: Vec<(String, u64)>,
     /// Files that were looked into, the binary ones included.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use berth_contract::{Access, CancellationToken};
 use berth_policy::files::{Grant, PathGlobs};
 use berth_system::files::{FileView, Grants};
-use berth_system::search::{Control, Counts, Ending, Entries, Lines, Pattern, Scope, Skipped, count, find, grep};
+use berth_system::search::{Control, Ending, Entries, Lines, Pattern, Scope, SearchCounts, Skipped, count, find, grep};
 use tempfile::TempDir;
 
 pub(crate) struct Tree {
@@ -109,7 +109,7 @@ impl Tree {
     }
 
     #[track_caller]
-    pub(crate) fn counted(&self, regex: &str, limit: u32) -> Counts {
+    pub(crate) fn counted(&self, regex: &str, limit: u32) -> SearchCounts {
         count(&self.view(), &self.scope(), &pattern(regex), limit, &control()).expect("an answer")
     }
 }
