@@ -136,7 +136,7 @@ impl Target {
         Ok(Self::with_url(url)?.0)
     }
 
-    /// The place that a URL names, and the URL in the one form that rules look at: the host as in [`Host`], dots in the path resolved, without
+    /// The place that a URL names, and the URL in the one form that rules look at: the host as in [`TargetHost`], dots in the path resolved, without
     /// a fragment, which is not sent.
     ///
     /// # Errors
