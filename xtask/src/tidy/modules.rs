@@ -9,6 +9,20 @@ use super::{Violation, at};
 /// What one module names of another: where, for whoever cuts it.
 type Edges<'t> = BTreeMap<String, BTreeMap<String, (&'t File, usize)>>;
 
+pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (file, _) in tree.rust(&["host/", "plugins/", "tests/", "xtask/"]) {
+        // The root of a crate is no module.
+        let is_root = file.path.ends_with("/lib.rs") || file.path.ends_with("/main.rs");
+        let is_test = file.path.split('/').rev().nth(1) == Some("tests");
+        let folder = file.path.trim_end_matches(".rs");
+        if !is_root && !is_test && tree.has(folder) {
+            found.push(at(file, 1, format!("a module with a folder is `{folder}/mod.rs`")));
+        }
+    }
+    found
+}
+
 pub(crate) fn modules_of_a_crate_form_no_circle(tree: &Tree) -> Vec<Violation> {
     let roots =
         tree.rust(&["host/"]).filter_map(|(file, _)| file.path.strip_suffix("lib.rs").or_else(|| file.path.strip_suffix("main.rs")));

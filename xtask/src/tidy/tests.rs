@@ -46,6 +46,18 @@ const SAMPLES: &[Sample] = &[
         ],
     },
     Sample {
+        rule: "modules_have_one_style",
+        bad: &[("host/core/src/a.rs", "mod b;\n"), ("host/core/src/a/b.rs", "\n")],
+        lines: &["host/core/src/a.rs:1"],
+        good: &[
+            ("host/core/src/lib.rs", "mod a;\n"),
+            ("host/core/src/a/mod.rs", "mod b;\n"),
+            ("host/core/src/a/b.rs", "\n"),
+            ("host/policy/tests/c.rs", "mod d;\n"),
+            ("host/policy/tests/c/d.rs", "\n"),
+        ],
+    },
+    Sample {
         rule: "functions_have_the_verb_of_what_they_do",
         bad: &[("host/core/src/a.rs", "impl A {\n    pub(crate) async fn told(&self) {}\n    fn of<T>() {}\n}\n")],
         lines: &["host/core/src/a.rs:2", "host/core/src/a.rs:3"],

@@ -467,7 +467,7 @@ proptest::proptest! {
 }
 
 /// Everyday lines that compare and calculate, one a row.
-const CALCULATING: &str = include_str!("tests/calculating.txt");
+const CALCULATING: &str = include_str!("calculating.txt");
 
 /// Those of them of which it can't be told what they evaluate: what they read goes into a sum, an argument does, or letters of a list might.
 const UNRESOLVED: [&str; 3] = ["total=0; while read", "f() { echo $(( $1", "arr=(a b c); for"];

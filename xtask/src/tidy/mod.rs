@@ -67,6 +67,7 @@ macro_rules! rules {
 const RULES: &[Rule] = rules![
     places::dependencies_point_one_way,
     modules::modules_of_a_crate_form_no_circle,
+    modules::modules_have_one_style,
     places::only_the_runtime_names_the_engine,
     places::contract_and_policy_do_no_io,
     places::one_place_creates_stores,

@@ -189,7 +189,7 @@ mod tests {
     /// What people write who mean nothing of the kind, on pages of every sort.
     #[test]
     fn innocent_sentences_are_none() {
-        for text in include_str!("injection/innocent.txt").lines() {
+        for text in include_str!("innocent.txt").lines() {
             assert_eq!(injections(text), Vec::<&str>::new(), "{text}");
         }
     }

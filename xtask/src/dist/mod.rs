@@ -100,7 +100,7 @@ fn fill(archive: &Archive, berth: &Path, packages: &[Package]) -> Result<(), Str
     }
     archive.file("share/doc/berth/THIRD-PARTY-LICENSES", licences::text(packages)?.as_bytes())?;
     archive.file("share/doc/berth/sbom.cdx.json", sbom::document(&version()?, &rust()?, packages).as_bytes())?;
-    let script = include_str!("dist/install.sh").replace("@ARCH@", ARCH);
+    let script = include_str!("install.sh").replace("@ARCH@", ARCH);
     archive.program("install.sh", script.as_bytes())
 }
 
