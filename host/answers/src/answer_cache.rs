@@ -200,7 +200,7 @@ mod tests {
 
     fn tool() -> Arc<Tool> {
         let provider: Arc<dyn Provider> = Arc::new(One);
-        Tool::of_provider(&provider).expect("its schema is one").remove(0)
+        Tool::from_provider(&provider).expect("its schema is one").remove(0)
     }
 
     const BOUNDS: CacheBounds = CacheBounds { ttl: Some(Duration::from_secs(10)), bytes: 1000, entries: 3 };

@@ -55,22 +55,22 @@ impl Key {
     }
 
     /// A hash of a text that a record doesn't hold.
-    pub(super) fn of_text(&self) -> Hashed {
+    pub(super) fn of_text(&self) -> HashedRecord {
         self.after(TEXT)
     }
 
-    fn after(&self, previous: &Hash) -> Hashed {
-        Hashed { inner: self.inner.clone().chain_update(previous), outer: self.outer.clone() }
+    fn after(&self, previous: &Hash) -> HashedRecord {
+        HashedRecord { inner: self.inner.clone().chain_update(previous), outer: self.outer.clone() }
     }
 }
 
 /// A hash with the key, as its bytes come.
-pub(super) struct Hashed {
+pub(super) struct HashedRecord {
     inner: Sha256,
     outer: Sha256,
 }
 
-impl Hashed {
+impl HashedRecord {
     pub(super) fn update(&mut self, bytes: &[u8]) {
         self.inner.update(bytes);
     }
@@ -94,14 +94,14 @@ pub(super) fn seal(key: &Key, after: &Link, line: &mut Vec<u8>, from: usize) -> 
 
 /// A line that has the form of a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sealed<'a> {
+pub(super) struct SealedRecord<'a> {
     /// What its hash is over.
     pub(super) signed: &'a [u8],
     /// Its number and the hash that it says it has.
     pub(super) link: Link,
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> SealedRecord<'a> {
     /// Of a line without its end. `None`: it is no record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let (signed, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
@@ -197,7 +197,7 @@ mod tests {
         let mut line = b"{\"a\":1".to_vec();
         let first = seal(&key, &Link::START, &mut line, 0);
         let line = line.strip_suffix(b"\n").expect("it is a line");
-        let sealed = Sealed::parse(line).expect("it is a record");
+        let sealed = SealedRecord::parse(line).expect("it is a record");
         assert_eq!((sealed.link, first.seq), (first, 1));
         assert!(serde_json::from_slice::<serde_json::Value>(line).is_ok());
         assert!(sealed.follows(&key, &Link::START.hash));
@@ -213,7 +213,7 @@ mod tests {
         let seq = ",\"seq\":12";
         let torn = |fields: &str| {
             let signed = format!("{fields}{seq}");
-            Sealed { signed: signed.as_bytes(), link: Link::START }.torn()
+            SealedRecord { signed: signed.as_bytes(), link: Link::START }.torn()
         };
         let hash = "ab".repeat(32);
         assert_eq!(torn(&format!("{{\"a\":1,\"torn\":57,\"torn_sha256\":\"{hash}\"")), Some((57, [0xab; 32])));
@@ -225,8 +225,8 @@ mod tests {
     fn what_has_no_seal_is_no_record() {
         let hash = "0".repeat(64);
         for line in ["", "{}", "{\"seq\":1}", &format!("{{\"a\":1,\"seq\":,\"hash\":\"{hash}\"}}"), &format!(",\"hash\":\"{hash}\"}}")] {
-            assert!(Sealed::parse(line.as_bytes()).is_none(), "{line}");
+            assert!(SealedRecord::parse(line.as_bytes()).is_none(), "{line}");
         }
-        assert!(Sealed::parse(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
+        assert!(SealedRecord::parse(format!("{{\"a\":1,\"seq\":1,\"hash\":\"{}\"}}", "A".repeat(64)).as_bytes()).is_none());
     }
 }

@@ -8,7 +8,7 @@ use berth_system::private::PrivateFolder;
 use rustix::rand::GetRandomFlags;
 use serde::Deserialize;
 
-use super::chain::{self, Hash, Key, Sealed};
+use super::chain::{self, Hash, Key, SealedRecord};
 use super::lines::Lines;
 
 /// The folder in Berth's data folder.
@@ -134,7 +134,7 @@ fn parsed(line: &[u8]) -> Option<Begin> {
         oldest: u64,
         previous: String,
     }
-    let link = Sealed::parse(line)?.link;
+    let link = SealedRecord::parse(line)?.link;
     let Fields { kind, file, oldest, previous } = serde_json::from_slice(line).ok()?;
     (kind == "begin" && link.seq > 0).then_some(())?;
     Some(Begin { file, oldest, seq: link.seq, previous: chain::unhex(previous.as_bytes())? })

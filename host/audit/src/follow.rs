@@ -8,7 +8,7 @@ use berth_contract::HostError;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::Value;
 
-use super::chain::{self, Sealed};
+use super::chain::{self, SealedRecord};
 use super::lines::Lines;
 use super::trail::{Trail, current};
 
@@ -72,7 +72,7 @@ impl Follow {
             // One that has no end yet is still being written.
             while let Some(line) = lines.next()?.filter(|line| line.whole) {
                 self.at = line.to;
-                if Sealed::parse(line.bytes).is_some() {
+                if SealedRecord::parse(line.bytes).is_some() {
                     ended = chain::kind(line.bytes) == b"end";
                     records.extend(serde_json::from_slice(line.bytes).ok());
                 }

@@ -8,7 +8,7 @@ use berth_contract::text::{cut, neutral};
 use berth_policy::redact::{self, Keys};
 use serde_json::Value;
 
-use super::chain::{self, Hash, Hashed, Key};
+use super::chain::{self, Hash, HashedRecord, Key};
 use super::time;
 
 /// Bytes of a text among the arguments, beyond which its beginning stands for it.
@@ -277,7 +277,7 @@ fn is_plain(text: &[u8]) -> bool {
 
 /// Hashes what is written, up to a bound.
 struct Hashing {
-    hash: Hashed,
+    hash: HashedRecord,
     bytes: usize,
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use berth_system::private::PrivateFolder;
 
-use super::chain::{self, Hash, Key, Link, Sealed};
+use super::chain::{self, Hash, Key, Link, SealedRecord};
 use super::files::{self, CURRENT};
 use super::head::Head;
 use super::lines::{Lines, Part};
@@ -114,7 +114,7 @@ impl Log {
         let key = match files::key(&folder).map_err(files::at(&path.join(files::KEY)))? {
             Some(key) => key,
             None => {
-                let _held = Held::new(&head).map_err(files::at(&at_head))?;
+                let _held = LogLock::new(&head).map_err(files::at(&at_head))?;
                 // Before the key: where that is, there has been a head, and a log that has neither a head nor a record was emptied.
                 if Head::read(&head).map_err(files::at(&at_head))?.is_none() {
                     Head::START.write(&head).and_then(|()| head.sync_data()).map_err(files::at(&at_head))?;
@@ -138,7 +138,7 @@ impl Log {
     /// As the system has them. What was written in part is then found by who appends next.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
         let head = Arc::clone(&self.head);
-        let _held = Held::new(&head)?;
+        let _held = LogLock::new(&head)?;
         // What failed half way is looked at anew.
         let mut current = match self.current.take() {
             Some(current) if current.is_as_known()? => current,
@@ -307,7 +307,7 @@ impl Current {
 fn follow(key: &Key, file: &File, mut head: Head, size: u64) -> io::Result<Head> {
     let mut lines = Lines::new(file, head.end, size);
     while let Some(line) = lines.next()? {
-        let Some(record) = Sealed::parse(line.bytes) else { continue };
+        let Some(record) = SealedRecord::parse(line.bytes) else { continue };
         if record.link.seq == head.link.seq + 1 && record.follows(key, &head.link.hash) {
             head = Head { end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end", ..head };
         }
@@ -335,9 +335,9 @@ fn is_open(file: &File, size: u64) -> io::Result<bool> {
 }
 
 /// The lock, as long as it lives.
-pub(super) struct Held<'a>(&'a File);
+pub(super) struct LogLock<'a>(&'a File);
 
-impl<'a> Held<'a> {
+impl<'a> LogLock<'a> {
     /// Waits for it, but not for ever.
     ///
     /// # Errors
@@ -360,7 +360,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LogLock<'_> {
     fn drop(&mut self) {
         // It goes with the descriptor at the latest.
         let _ = self.0.unlock();

@@ -108,7 +108,7 @@ impl Trail {
                 if chain::kind(line) != b"outcome" {
                     return;
                 }
-                let Ok(OfFilters { filtered_by: Some(filters), filter_confidence, whole_lines, shown_lines, whole_bytes, shown_bytes }) =
+                let Ok(FilterTotals { filtered_by: Some(filters), filter_confidence, whole_lines, shown_lines, whole_bytes, shown_bytes }) =
                     serde_json::from_slice(line)
                 else {
                     return;
@@ -133,7 +133,7 @@ impl Trail {
 /// What is recorded of an answer that was filtered.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct OfFilters {
+struct FilterTotals {
     filtered_by: Option<String>,
     filter_confidence: Option<String>,
     whole_lines: u64,

@@ -10,11 +10,11 @@ use berth_contract::HostError;
 use berth_system::private::PrivateFolder;
 use serde_json::Value;
 
-use super::chain::{self, Key, Sealed};
+use super::chain::{self, Key, SealedRecord};
 use super::files::{self, CURRENT};
 use super::head::Head;
 use super::lines::Lines;
-use super::log::Held;
+use super::log::LogLock;
 
 /// What was recorded, as it was at one moment: what is written later is not in it.
 pub struct Trail {
@@ -168,7 +168,7 @@ impl Trail {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let failed = |error| HostError::io(self.path.join(&log.name).display().to_string())(error);
         while let Some(line) = lines.next().map_err(failed)? {
-            if Sealed::parse(line.bytes).is_some() {
+            if SealedRecord::parse(line.bytes).is_some() {
                 each(line.bytes);
             }
         }
@@ -187,7 +187,7 @@ impl OpenLog {
         let key = files::key(&folder)?;
         let head = there(folder.file(files::HEAD))?;
         // So that all of it is from one moment.
-        let held = head.as_ref().map(Held::new).transpose()?;
+        let held = head.as_ref().map(LogLock::new).transpose()?;
         let at_head = head.as_ref().map(Head::read).transpose()?.flatten();
         let rotated = files::rotated(&folder)?;
         let numbers = rotated.into_iter().map(Some).chain([None]);

@@ -6,7 +6,7 @@ use std::io;
 use berth_contract::HostError;
 use serde::Serialize;
 
-use super::chain::{self, Hash, Link, Sealed};
+use super::chain::{self, Hash, Link, SealedRecord};
 use super::files;
 use super::head::Head;
 use super::lines::{Line, Lines, Part};
@@ -102,7 +102,7 @@ impl Trail {
 
 /// Lines that are no records.
 #[derive(Clone, Copy, Debug)]
-struct Strange {
+struct Anomaly {
     /// The first of them.
     first: u64,
     /// Whether one is something that is never left of a record which was being written.
@@ -166,13 +166,13 @@ impl Check {
     fn lines(&mut self, opened: &OpenLog, log: &LogFile, number: u64) -> io::Result<()> {
         let mut lines = Lines::new(&log.file, 0, log.size);
         let (mut count, mut after, mut ended) = (0, 0, false);
-        let mut strange: Option<Strange> = None;
+        let mut strange: Option<Anomaly> = None;
         while let Some(line) = lines.next()? {
             count += 1;
-            let Some(record) = Sealed::parse(line.bytes) else {
+            let Some(record) = SealedRecord::parse(line.bytes) else {
                 // The part of a record that was being written is no JSON: what is was put in.
                 let put_in = serde_json::from_slice::<serde::de::IgnoredAny>(line.bytes).is_ok();
-                strange.get_or_insert(Strange { first: count, put_in: false }).put_in |= put_in;
+                strange.get_or_insert(Anomaly { first: count, put_in: false }).put_in |= put_in;
                 continue;
             };
             if after == 0 && chain::kind(record.signed) != b"begin" {
@@ -184,7 +184,7 @@ impl Check {
             after = line.to;
             ended = chain::kind(record.signed) == b"end";
         }
-        if let Some(Strange { first, put_in }) = strange {
+        if let Some(Anomaly { first, put_in }) = strange {
             let may_be_torn = !put_in && log.number.is_none() && opened.head.is_some_and(|head| after >= head.end);
             if may_be_torn {
                 let found = format!("the last {} bytes are a part of a record; the next one will say so", log.size - after);
@@ -200,17 +200,24 @@ impl Check {
     }
 
     /// What stands between two records has to be what the second one says.
-    fn between(&mut self, log: &LogFile, part: (u64, u64), strange: Option<Strange>, line: u64, record: &Sealed<'_>) -> io::Result<()> {
+    fn between(
+        &mut self,
+        log: &LogFile,
+        part: (u64, u64),
+        strange: Option<Anomaly>,
+        line: u64,
+        record: &SealedRecord<'_>,
+    ) -> io::Result<()> {
         let (from, to) = (part.0, part.1.saturating_sub(1));
         match (strange, record.torn()) {
             (None, None) => {}
-            (Some(Strange { first, put_in: false }), Some((bytes, hash)))
+            (Some(Anomaly { first, put_in: false }), Some((bytes, hash)))
                 if bytes == to.saturating_sub(from) && hash == (Part { file: &log.file, at: from, to }).hash()? =>
             {
                 let found = format!("{bytes} bytes are a part of a record, as the next one says");
                 self.result.torn.push(Finding { file: log.name.clone(), line: Some(first), found });
             }
-            (Some(Strange { first, .. }), _) => self.problem(&log.name, Some(first), "this is no record"),
+            (Some(Anomaly { first, .. }), _) => self.problem(&log.name, Some(first), "this is no record"),
             (None, Some((bytes, _))) => {
                 self.problem(&log.name, Some(line), format!("{bytes} bytes that were before this record are missing"));
             }
@@ -218,7 +225,7 @@ impl Check {
         Ok(())
     }
 
-    fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &Sealed<'_>) {
+    fn record(&mut self, opened: &OpenLog, log: &LogFile, line: u64, record: &SealedRecord<'_>) {
         let seq = record.link.seq;
         let before = self.recent.iter().rev().find(|(known, ..)| Some(*known) == seq.checked_sub(1)).copied();
         let follows = |previous: &Hash| record.follows(&opened.key, previous);
@@ -248,7 +255,7 @@ impl Check {
         self.last = self.last.max(seq);
     }
 
-    fn note(&mut self, opened: &OpenLog, file: u64, line: &Line<'_>, record: &Sealed<'_>) {
+    fn note(&mut self, opened: &OpenLog, file: u64, line: &Line<'_>, record: &SealedRecord<'_>) {
         if opened.head.is_some_and(|head| head.link.seq == record.link.seq && self.at_head.is_none()) {
             self.at_head = Some(Head { file, end: line.to, link: record.link, ended: chain::kind(record.signed) == b"end" });
         }

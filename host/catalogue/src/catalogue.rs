@@ -44,7 +44,7 @@ impl Tool {
     /// # Errors
     ///
     /// Where a schema is none.
-    pub fn of_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
+    pub fn from_plugin(plugin: &Plugin, tally: &Arc<Tally>, seen: bool) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(&(Arc::new(plugin.clone()) as Arc<dyn Provider>), Some(plugin), tally, seen)
     }
 
@@ -52,8 +52,8 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// As [`of_plugin`](Self::of_plugin).
-    pub fn of_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
+    /// As [`from_plugin`](Self::from_plugin).
+    pub fn from_provider(provider: &Arc<dyn Provider>) -> Result<Vec<Arc<Self>>, HostError> {
         Self::all(provider, None, &Arc::default(), true)
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use berth_core::audit;
 use berth_core::config::{self, Folders};
 use berth_core::text::{neutral, neutral_line};
-use berth_core::{Always, HostError, Posted, Questions, Reply, Scope};
+use berth_core::{Always, HostError, PostedQuestion, Questions, Reply, Scope};
 use serde_json::json;
 
 use crate::arguments::{ApprovalsArguments, ApprovalsCommand};
@@ -52,7 +52,7 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     /// What waits. A file that can't be believed is told of, and is no question.
-    fn waiting(&self) -> Result<Vec<Posted>, Error> {
+    fn waiting(&self) -> Result<Vec<PostedQuestion>, Error> {
         let (waiting, wrong) = self.questions.waiting()?;
         for error in wrong {
             writeln!(anstream::stderr(), "{WARNING}note{WARNING:#}: {}", neutral_line(&error.to_string()))?;
@@ -61,7 +61,7 @@ impl Desk<'_> {
     }
 
     /// Asks for each in turn, where somebody sits at the terminal.
-    fn in_turn(&self, waiting: &[Posted]) -> Result<Exit, Error> {
+    fn in_turn(&self, waiting: &[PostedQuestion]) -> Result<Exit, Error> {
         let Some(mut dialogue) = ask::at_the_terminal("what was answered counts, and the rest waits on") else {
             list(waiting)?;
             return Ok(Exit::Success);
@@ -74,7 +74,7 @@ impl Desk<'_> {
         Ok(Exit::Success)
     }
 
-    fn give(&self, posted: &Posted, reply: Reply) -> Result<(), Error> {
+    fn give(&self, posted: &PostedQuestion, reply: Reply) -> Result<(), Error> {
         let loaded = config::load(&self.folders, &self.options.inputs()?).map_err(HostError::from)?;
         audit::said(&loaded, &self.folders, &posted.question, &reply, BY)?;
         let settings = loaded.config.approvals;
@@ -99,7 +99,7 @@ impl Desk<'_> {
     }
 }
 
-fn list(waiting: &[Posted]) -> Result<(), Error> {
+fn list(waiting: &[PostedQuestion]) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     for posted in waiting {
         write!(out, "{}{}", head(posted), shown::question(&posted.question))?;
@@ -109,7 +109,7 @@ fn list(waiting: &[Posted]) -> Result<(), Error> {
     Ok(())
 }
 
-fn head(posted: &Posted) -> String {
+fn head(posted: &PostedQuestion) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (ago, left) = (now.saturating_sub(posted.asked), posted.until.saturating_sub(now));
     let session = neutral_line(&posted.question.session);
@@ -117,7 +117,7 @@ fn head(posted: &Posted) -> String {
 }
 
 /// The one question that `id` begins.
-fn found<'a>(waiting: &'a [Posted], id: &str) -> Result<&'a Posted, Error> {
+fn found<'a>(waiting: &'a [PostedQuestion], id: &str) -> Result<&'a PostedQuestion, Error> {
     let mut matching = waiting.iter().filter(|posted| !id.is_empty() && posted.id.starts_with(id));
     match (matching.next(), matching.next()) {
         (Some(posted), None) => Ok(posted),

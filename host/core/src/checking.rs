@@ -104,7 +104,7 @@ impl Host {
             Err(failure) => {
                 let Some(denial) = &failure.denial else { return Err(failure) };
                 say(gates, Gate::Blocklist, blocked);
-                say(gates, Gate::Grants, Some(Decision::of_grants(denial)));
+                say(gates, Gate::Grants, Some(Decision::from_grants(denial)));
                 gates.extend(AFTER_GRANTS.map(|gate| GateCheck { gate, said: GateAnswer::Unknown }));
                 return Ok(deciding(gates));
             }

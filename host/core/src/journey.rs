@@ -106,7 +106,7 @@ impl Host {
             return Err(refuse(governance, context, blocked));
         }
         if let Err(failure) = self.lookups.decide(&tool, &mut context.arguments, &mut context.subjects, &inputs.cancel).await {
-            governance.decision = failure.denial.as_ref().map(Decision::of_grants);
+            governance.decision = failure.denial.as_ref().map(Decision::from_grants);
             return Err(failure);
         }
         let context = &*context;

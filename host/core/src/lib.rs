@@ -245,7 +245,9 @@ mod record;
 mod retry;
 mod session;
 
-pub use approvals::{Always, Approver, AttachmentSummary, Mark, Posted, PostingApprover, Preview, Proposal, Question, Questions, Reply};
+pub use approvals::{
+    Always, Approver, AttachmentSummary, Mark, PostedQuestion, PostingApprover, Preview, Proposal, Question, Questions, Reply,
+};
 pub use audit::Trail;
 pub use berth_answers::{Answer, Approval, CacheSummary, FilterCounts, FilterSummary, Remainder, Scope, Step, structured_schema};
 pub use berth_catalogue::Audience;

@@ -65,13 +65,13 @@ pub(super) struct Bounds {
     pub(super) bytes: u64,
     pub(super) idle: Duration,
     pub(super) end: Instant,
-    pub(super) late: Late,
+    pub(super) late: TimeoutTexts,
     pub(super) echoes: Option<Arc<Echoes>>,
 }
 
 /// What is said where a bound of its time is reached.
 #[derive(Clone, Debug)]
-pub(super) struct Late {
+pub(super) struct TimeoutTexts {
     /// The end of all.
     pub(super) end: String,
     /// The time in which nothing came; None where the guest set it.
@@ -160,7 +160,7 @@ impl http_body::Body for Answer {
                         if length > this.left {
                             piece.truncate(usize::try_from(this.left).unwrap_or(usize::MAX));
                             // One more poll finds out that there is more, and this is what is over.
-                            this.stage = Box::pin(More(Some(())));
+                            this.stage = Box::pin(OneMore(Some(())));
                         }
                         this.left = this.left.saturating_sub(length);
                         let piece = match &mut this.echoes {
@@ -172,7 +172,7 @@ impl http_body::Body for Answer {
                         }
                     }
                     Some(Err(error)) => {
-                        let error = Error::of_reader(&error);
+                        let error = Error::from_reader(&error);
                         return this.fail(error);
                     }
                     None => this.over = true,
@@ -201,9 +201,9 @@ impl Drop for Answer {
 }
 
 /// Says once that there is more.
-struct More(Option<()>);
+struct OneMore(Option<()>);
 
-impl Stream for More {
+impl Stream for OneMore {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -218,7 +218,7 @@ struct Wire {
     received: Arc<AtomicU64>,
     idle: Duration,
     end: Instant,
-    late: Late,
+    late: TimeoutTexts,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -235,7 +235,7 @@ impl Stream for Wire {
             };
             let data = match frame {
                 None => return Poll::Ready(None),
-                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(Error::of_body(&error))))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(Error::from_body(&error))))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => data,
                     // Trailers: nobody asked for them.

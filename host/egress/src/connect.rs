@@ -219,7 +219,7 @@ async fn dial(addresses: &[IpAddr], port: u16, until: Instant) -> Result<TcpStre
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => failed = Error::of_connection(&error),
+            Ok(Err(error)) => failed = Error::from_connection(&error),
             Err(_) => failed = Error::ConnectionTimeout,
         }
     }

@@ -95,22 +95,22 @@ pub enum Obstacle {
 
 impl Error {
     /// What the client makes of a request that got no answer.
-    pub(super) fn of_client(error: &hyper_util::client::legacy::Error) -> Self {
-        Self::of_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
+    pub(super) fn from_client(error: &hyper_util::client::legacy::Error) -> Self {
+        Self::from_sources(error).unwrap_or_else(|| Self::Connection(error.to_string()))
     }
 
     /// What the end of a body means that is no end.
-    pub(super) fn of_body(error: &hyper::Error) -> Self {
-        Self::of_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
+    pub(super) fn from_body(error: &hyper::Error) -> Self {
+        Self::from_sources(error).unwrap_or_else(|| Self::Protocol(error.to_string()))
     }
 
     /// The error that one of a reader is.
-    pub(super) fn of_reader(error: &io::Error) -> Self {
+    pub(super) fn from_reader(error: &io::Error) -> Self {
         let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>());
         own.cloned().unwrap_or_else(|| Self::Coding(error.to_string()))
     }
 
-    fn of_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+    fn from_sources(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         let mut least = None;
         while let Some(error) = next {
@@ -135,10 +135,10 @@ impl Error {
             if let Some(io) = error.downcast_ref::<io::Error>() {
                 // What it holds is not among its sources, but theirs are.
                 let inner = io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
-                if let Some(found) = inner.and_then(Self::of_sources) {
+                if let Some(found) = inner.and_then(Self::from_sources) {
                     return Some(found);
                 }
-                least = least.or(Some(Self::of_connection(io)));
+                least = least.or(Some(Self::from_connection(io)));
             }
             next = error.source();
         }
@@ -146,7 +146,7 @@ impl Error {
     }
 
     /// Why there is no connection, or no longer one.
-    pub(super) fn of_connection(error: &io::Error) -> Self {
+    pub(super) fn from_connection(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
             io::ErrorKind::TimedOut => Self::ConnectionTimeout,

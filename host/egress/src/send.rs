@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Denial, Report};
-use berth_policy::egress::{Placement, Standing, Target};
+use berth_policy::egress::{Placement, ReachStatus, Target};
 use berth_policy::redact::{self, Keys};
 use berth_policy::spelling;
 use bytes::{Bytes, BytesMut};
@@ -21,7 +21,7 @@ use hyper_util::client::legacy::connect::HttpInfo;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::answer::{Answer, Bounds, Late};
+use super::answer::{Answer, Bounds, TimeoutTexts};
 use super::record::{Met, Record, shown};
 use super::redirects::Redirects;
 use super::{Egress, Error, Obstacle, Place, Settings};
@@ -82,7 +82,7 @@ impl fmt::Debug for Requests {
 }
 
 /// A request that was decided on.
-struct Checked {
+struct CheckedRequest {
     url: Url,
     target: Target,
     method: Method,
@@ -152,7 +152,7 @@ impl Requests {
         let Settings { limits, time_key, .. } = &*self.egress.settings;
         let end = Instant::now() + limits.time;
         let idle = timeouts.between_bytes.unwrap_or(limits.idle).min(limits.idle);
-        let late = Late {
+        let late = TimeoutTexts {
             end: format!("{time_key} lets a request take {} s", limits.time.as_secs()),
             idle: (idle == limits.idle).then(|| format!("nothing came for {} s", idle.as_secs())),
         };
@@ -178,7 +178,7 @@ impl Requests {
         let first = timeouts.first_byte.and_then(|time| Instant::now().checked_add(time)).unwrap_or(end).min(end);
         let mut response = match timeout_at(first, client.request(request)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(Error::of_client(&error)),
+            Ok(Err(error)) => return Err(Error::from_client(&error)),
             Err(_) => return Err(Error::Timeout((first == end).then_some(late.end))),
         };
         let echoes = self.egress.echoes();
@@ -203,7 +203,7 @@ impl Requests {
     }
 
     /// Decides on a request by what stands before its body.
-    fn check(&self, parts: http::request::Parts, record: &Record) -> Result<Checked, Error> {
+    fn check(&self, parts: http::request::Parts, record: &Record) -> Result<CheckedRequest, Error> {
         let Settings { limits, reach, asks, .. } = &*self.egress.settings;
         let text = parts.uri.to_string();
         if self.made.fetch_add(1, Ordering::Relaxed) >= limits.requests {
@@ -235,7 +235,7 @@ impl Requests {
             }
             Error::Refused(Box::new(denial))
         };
-        if let Standing::Unlisted(missing) = reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)? {
+        if let ReachStatus::Unlisted(missing) = reach.standing(&target, method.as_str(), &self.scope.origins).map_err(refuse)? {
             let mut denial = reach.unlisted(&target, method.as_str(), missing);
             if from.is_some() && *asks {
                 denial.remedy.push_str(&format!(" Or ask for {} by a call of its own: a person is asked about that.", shown(&url)));
@@ -251,11 +251,11 @@ impl Requests {
             return Err(Error::RequestHeaders(limits.headers));
         }
         let hop = self.redirects.follow(&url, &mut headers)?;
-        Ok(Checked { url, target, method, headers, hop })
+        Ok(CheckedRequest { url, target, method, headers, hop })
     }
 
     /// The request, if it carries no secret away. A long one is looked through on a thread that may take its time.
-    async fn without_leaks(&self, checked: Checked, body: Bytes) -> Result<(Checked, Bytes), Error> {
+    async fn without_leaks(&self, checked: CheckedRequest, body: Bytes) -> Result<(CheckedRequest, Bytes), Error> {
         if body.len() <= LOOKED_AT_HERE {
             return look_for_leaks(&self.egress, &checked, &body).map(|()| (checked, body));
         }
@@ -265,8 +265,8 @@ impl Requests {
     }
 
     /// The request as it is sent: with the secrets that belong into it.
-    async fn complete(&self, checked: Checked, body: Bytes, record: &Record) -> Result<Request<Full<Bytes>>, Error> {
-        let Checked { mut url, target, method, mut headers, .. } = checked;
+    async fn complete(&self, checked: CheckedRequest, body: Bytes, record: &Record) -> Result<Request<Full<Bytes>>, Error> {
+        let CheckedRequest { mut url, target, method, mut headers, .. } = checked;
         let settings = &self.egress.settings;
         let private: Vec<_> = settings.reach.private.iter().map(|placed| placed.value.clone()).collect();
         let path = url.path().to_owned();
@@ -307,8 +307,8 @@ impl Requests {
 }
 
 /// Refuses what would carry a secret away: one of the operator's, which a guest can't know by right, or what has the form of one.
-fn look_for_leaks(egress: &Egress, checked: &Checked, body: &Bytes) -> Result<(), Error> {
-    let Checked { url, target, method, headers, .. } = checked;
+fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Result<(), Error> {
+    let CheckedRequest { url, target, method, headers, .. } = checked;
     let settings = &egress.settings;
     if let Some(echoes) = egress.echoes() {
         let in_headers = || headers.iter().any(|(name, value)| echoes.is_in(value.as_bytes()) || echoes.is_in(name.as_str().as_bytes()));

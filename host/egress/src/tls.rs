@@ -31,13 +31,13 @@ impl TrustStore {
 ///
 /// Why it can't be used.
 pub fn examine_authority(path: &Path) -> Result<usize, String> {
-    let certificates = certificates_of(path)?;
+    let certificates = read_certificates(path)?;
     let mut roots = RootCertStore::empty();
     certificates.iter().try_for_each(|certificate| roots.add(certificate.clone())).map_err(|error| error.to_string())?;
     Ok(certificates.len())
 }
 
-fn certificates_of(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
     let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     if certificates.is_empty() { Err("it has no certificate in PEM form".to_owned()) } else { Ok(certificates) }
@@ -55,7 +55,7 @@ fn read(own: &[PathBuf]) -> Result<ClientConfig, String> {
     }
     for path in own {
         let fail = |reason: String| format!("`authorities` in [network] names {}: {reason}", path.display());
-        let certificates = certificates_of(path).map_err(fail)?;
+        let certificates = read_certificates(path).map_err(fail)?;
         for certificate in certificates {
             roots.add(certificate).map_err(|error| fail(error.to_string()))?;
         }

@@ -125,7 +125,7 @@ enum Way {
     /// While the call waits.
     Elicit(Peer<RoleServer>),
     /// By ending the call, and making it again.
-    Return(Box<Returned>),
+    Return(Box<TicketAnswer>),
     Elsewhere,
     Nobody,
 }
@@ -146,7 +146,7 @@ impl Drop for Open {
     }
 }
 
-struct Returned {
+struct TicketAnswer {
     tickets: Arc<Tickets>,
     session: Arc<str>,
     /// What the client brought.
@@ -183,7 +183,7 @@ impl ForCall {
             (McpApprovals::Client, true) if ends => {
                 let (tickets, session) = (Arc::clone(tickets), Arc::clone(session));
                 let answered = answered(&tickets, &session, brought).await?;
-                Way::Return(Box::new(Returned { tickets, session, answered, required: Mutex::default() }))
+                Way::Return(Box::new(TicketAnswer { tickets, session, answered, required: Mutex::default() }))
             }
             (McpApprovals::Client, true) => Way::Elicit(context.peer.clone()),
         };

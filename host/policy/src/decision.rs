@@ -104,7 +104,7 @@ pub struct Decision {
 
 impl Decision {
     /// What the grants of a plugin refuse, which is decided where paths are resolved.
-    pub fn of_grants(denial: &Denial) -> Self {
+    pub fn from_grants(denial: &Denial) -> Self {
         let text = |text: &str| Cow::Owned(text.to_owned());
         Self {
             verdict: Verdict::Deny,

@@ -130,14 +130,14 @@ impl fmt::Display for Repeated {
 #[derive(Clone, Debug)]
 pub struct Repetition {
     limits: RepetitionLimits,
-    calls: VecDeque<Made>,
+    calls: VecDeque<MadeCall>,
     last_output: Option<u64>,
     same_outputs: usize,
 }
 
 /// A call that was made. Texts are remembered as digests: whoever makes two alike harms only their own loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Made {
+struct MadeCall {
     tool: u64,
     /// Tool and arguments.
     call: u64,
@@ -172,7 +172,7 @@ impl Repetition {
             return;
         }
         self.calls.truncate(self.limits.window - 1);
-        self.calls.push_front(Made { tool: digest(tool), call: digest((tool, canonical(arguments))), result: digest(result) });
+        self.calls.push_front(MadeCall { tool: digest(tool), call: digest((tool, canonical(arguments))), result: digest(result) });
     }
 
     /// What to do about what the model says. Ids that differ each time should be taken out of it.

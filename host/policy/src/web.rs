@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::action::Action;
 use crate::decision::{Decision, Gate, Verdict};
-use crate::egress::{Missing, Reach, Standing, Target};
+use crate::egress::{Missing, Reach, ReachStatus, Target};
 use crate::origin::Placed;
 
 /// The plugin that this is about. Others have hosts of their own, and nobody is asked for more.
@@ -37,8 +37,8 @@ impl Web {
         };
         match self.reach.standing(&target, method, &[]) {
             Err(denial) => Some(denied(&denial)),
-            Ok(Standing::Granted) => None,
-            Ok(Standing::Unlisted(missing)) => self.say_of_other(&target, method, missing, allowed),
+            Ok(ReachStatus::Granted) => None,
+            Ok(ReachStatus::Unlisted(missing)) => self.say_of_other(&target, method, missing, allowed),
         }
     }
 
@@ -83,7 +83,7 @@ fn urls<'a>(action: &Action<'a>) -> impl Iterator<Item = &'a str> {
 }
 
 fn denied(denial: &Denial) -> Decision {
-    Decision { gate: Gate::Hosts, ..Decision::of_grants(denial) }
+    Decision { gate: Gate::Hosts, ..Decision::from_grants(denial) }
 }
 
 /// A call whose URL can't be read fails before it comes here. A gate that can't tell denies.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_contract::Access;
 use berth_policy::files::{Grant, OwnFolder, PathGlobs};
-use berth_system::files::{FileError, FileView, Grants, LastLink, Located, OpenOptions};
+use berth_system::files::{FileError, FileView, Grants, LastLink, OpenOptions, ResolvedPath};
 use rustix::fs::{FileType, Mode, Timestamps};
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -405,7 +405,7 @@ fn paths_are_located_as_people_spell_them() {
         assert_eq!((located.given, located.real), (world.inside.join("a.txt"), world.inside.join("a.txt")), "{}", path.display());
     }
     let new = world.inside.join("not/there/yet");
-    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), Located { given: new.clone(), real: new });
+    assert_eq!(locate(new.clone(), Access::Write).expect("is located"), ResolvedPath { given: new.clone(), real: new });
     denied(locate(world.inside.join("secrets/not/yet"), Access::Write), "deny_read");
     denied(locate(world.inside.join("locked/not/yet"), Access::Write), "deny_write");
     denied(locate(world.inside.join("not/../../out/secret"), Access::Read), "allowed_paths");

@@ -93,7 +93,7 @@ const OPEN_BENEATH: [&str; 6] = [
     "host/system/src/confine/view.rs", // the root directory of a program, and what is put there
     "host/system/src/files/kernel.rs",
     "host/system/src/files/open.rs",
-    "host/system/src/process/held.rs",    // what stands in a granted directory while a command runs
+    "host/system/src/process/pinned.rs",  // what stands in a granted directory while a command runs
     "host/system/src/process/sockets.rs", // the granted directories, in which sockets are looked for
     "host/system/src/search/folder.rs",
 ];

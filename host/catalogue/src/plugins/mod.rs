@@ -74,7 +74,7 @@ impl Plugins {
     ///
     /// Where the schema of another provider's tool is none.
     pub fn new(runtime: Arc<Runtime>, policies: Policies, others: &[Arc<dyn Provider>], watched: bool) -> Result<Self, HostError> {
-        let others = others.iter().map(Tool::of_provider).collect::<Result<Vec<_>, _>>()?.concat();
+        let others = others.iter().map(Tool::from_provider).collect::<Result<Vec<_>, _>>()?.concat();
         let approvals = Approvals::open(&policies.folders);
         let catalogue = RwLock::new(Arc::new(Catalogue::new(others.clone(), Chain::default(), Vec::new())?));
         let (slots, changing, changes) = (Mutex::default(), tokio::sync::Mutex::default(), watch::Sender::new(0));
@@ -380,7 +380,7 @@ enum Verdict {
 impl Slot {
     /// Takes a version as the one that serves. `seen`: a person has approved what it says of itself.
     fn serve(&mut self, plugin: &berth_runtime::Plugin, seen: bool) -> Result<(), HostError> {
-        let tools = Tool::of_plugin(plugin, &self.tally, seen)?;
+        let tools = Tool::from_plugin(plugin, &self.tally, seen)?;
         self.running = Some(Running { plugin: plugin.clone(), tools });
         self.generation += 1;
         Ok(())

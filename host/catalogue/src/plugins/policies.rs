@@ -9,7 +9,7 @@ use berth_egress::{Egress, Network, Settings};
 use berth_policy::files::OwnFolder;
 use berth_runtime::{Builtin, Limits, PluginPolicy, ProcessPolicy, RuntimeConfig};
 use berth_system::files::Grants;
-use berth_system::process::{Known, Places};
+use berth_system::process::{Places, RememberedPlaces};
 
 use super::advisor::{CommandGate, PluginAdvisor};
 
@@ -125,7 +125,7 @@ impl Policies {
             limits,
             home,
             helper: self.helper.clone(),
-            known: Known::default(),
+            known: RememberedPlaces::default(),
         };
         Ok(Arc::new(ProcessPolicy {
             programs,

@@ -55,13 +55,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Error> {
     let played = host::block_on(play(&scene, hostile, out))?;
     let good = played.iter().all(|played| played.verdict.is_ok());
     if arguments.json {
-        let acts: Vec<Value> = played.iter().map(Played::to_json).collect();
+        let acts: Vec<Value> = played.iter().map(ActResult::to_json).collect();
         writeln!(io::stdout(), "{:#}", json!({ "ok": good, "acts": acts }))?;
     }
     Ok(if good { Exit::Success } else { Exit::Host })
 }
 
-async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<Played>, Error> {
+async fn play(scene: &Scene, hostile: &[u8], out: &mut dyn Write) -> Result<Vec<ActResult>, Error> {
     writeln!(out, "{FAINT}In {}, which is removed at the end.{FAINT:#}", scene.project.display())?;
     let start = Instant::now();
     let host = build(scene, hostile).await?;
@@ -94,7 +94,7 @@ async fn perform(
     act: &'static Act,
     good: &str,
     out: &mut dyn Write,
-    all: &mut Vec<Played>,
+    all: &mut Vec<ActResult>,
 ) -> Result<(), Error> {
     let start = Instant::now();
     let answer = host.call(Request::new(act.tool, (act.arguments)(scene))).await;
@@ -108,7 +108,7 @@ async fn perform(
     let millis = time.as_secs_f64() * 1e3;
     writeln!(out, "  {style}{word:7}{style:#} {:46} {FAINT}{millis:>9.2} ms{FAINT:#}", act.title)?;
     writeln!(out, "          {FAINT}{}{FAINT:#}", shown(&scene.shortened(said)))?;
-    all.push(Played { act, time, verdict });
+    all.push(ActResult { act, time, verdict });
     Ok(())
 }
 
@@ -122,14 +122,14 @@ async fn build(scene: &Scene, hostile: &[u8]) -> Result<Host, HostError> {
 }
 
 /// What came of an act.
-struct Played {
+struct ActResult {
     act: &'static Act,
     time: Duration,
     /// What was answered, or what went wrong.
     verdict: Result<String, String>,
 }
 
-impl Played {
+impl ActResult {
     fn to_json(&self) -> Value {
         let (good, said) = match &self.verdict {
             Ok(said) => (true, said),

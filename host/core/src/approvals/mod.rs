@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use always::Proposal;
-pub use posted::{Posted, PostingApprover, Questions};
+pub use posted::{PostedQuestion, PostingApprover, Questions};
 pub use question::{Always, Approver, AttachmentSummary, Preview, Question, Reply};
 pub use words::Mark;
 

@@ -36,7 +36,7 @@ pub struct Questions {
 
 /// A question that was left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Posted {
+pub struct PostedQuestion {
     /// Names it: sixteen hexadecimal digits. The same call of the same session has the same one.
     pub id: String,
     /// The question itself.
@@ -64,11 +64,11 @@ impl Questions {
     /// # Errors
     ///
     /// [`HostError::Io`] where the folder can't be read or believed.
-    pub fn waiting(&self) -> Result<(Vec<Posted>, Vec<HostError>), HostError> {
+    pub fn waiting(&self) -> Result<(Vec<PostedQuestion>, Vec<HostError>), HostError> {
         let now = seconds(SystemTime::now());
         let (mut waiting, mut wrong) = (Vec::new(), Vec::new());
         for name in self.names()? {
-            match state::read::<Option<Posted>>(&self.folder, &name) {
+            match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
                 Ok(Some(posted)) if posted.until > now && posted.reply.is_none() && file_name(&posted.id) == name => {
                     // A yes to what was shown would be none to what the call does now, which asks anew.
                     if !posted.question.is_outdated() {
@@ -90,10 +90,10 @@ impl Questions {
     ///
     /// [`HostError::Config`] where it has been answered, taken back or has ended meanwhile; [`HostError::Io`] where the answer can't be
     /// kept.
-    pub fn answer(&self, posted: &Posted, reply: Reply, lasting: Duration) -> Result<(), HostError> {
+    pub fn answer(&self, posted: &PostedQuestion, reply: Reply, lasting: Duration) -> Result<(), HostError> {
         let now = seconds(SystemTime::now());
         let for_good = matches!(reply, Reply::Yes { scope: Scope::Always, .. });
-        let is_waited_for = state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<Posted>| match file {
+        let is_waited_for = state::update_lightly(&self.folder, &file_name(&posted.id), |file: &mut Option<PostedQuestion>| match file {
             Some(there) if there.reply.is_none() && there.until > now && there.question.shows_the_same(&posted.question) => {
                 there.reply = Some(reply);
                 there.until = now.saturating_add(lasting.as_secs());
@@ -111,22 +111,22 @@ impl Questions {
     /// [`HostError::Io`] where the file is there and can't be read or believed.
     pub fn take(&self, question: &Question) -> Result<Option<Reply>, HostError> {
         Ok(match self.standing(question)? {
-            Standing::Answered(reply) => Some(reply),
-            Standing::Waits | Standing::Gone => None,
+            QuestionStatus::Answered(reply) => Some(reply),
+            QuestionStatus::Waits | QuestionStatus::Gone => None,
         })
     }
 
     /// As [`take`](Self::take), and whether there is a question where there is no answer.
-    fn standing(&self, question: &Question) -> Result<Standing, HostError> {
+    fn standing(&self, question: &Question) -> Result<QuestionStatus, HostError> {
         let id = id(&question.session, &question.fingerprint);
-        let Some(folder) = self.opened()? else { return Ok(Standing::Gone) };
+        let Some(folder) = self.opened()? else { return Ok(QuestionStatus::Gone) };
         let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
-        let posted: Option<Posted> = state::read(&self.folder, &file_name(&id))?;
+        let posted: Option<PostedQuestion> = state::read(&self.folder, &file_name(&id))?;
         let now = seconds(SystemTime::now());
-        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now) else { return Ok(Standing::Gone) };
-        let Some(reply) = posted.reply else { return Ok(Standing::Waits) };
+        let Some(posted) = posted.filter(|posted| posted.is_for(question) && posted.until > now) else { return Ok(QuestionStatus::Gone) };
+        let Some(reply) = posted.reply else { return Ok(QuestionStatus::Waits) };
         folder.remove(&file_name(&id)).map_err(HostError::io(self.folder.join(file_name(&id)).display().to_string()))?;
-        Ok(Standing::Answered(reply))
+        Ok(QuestionStatus::Answered(reply))
     }
 
     /// Removes the question that was left for this call in its session, with an answer that it may have by now: for a front end that has
@@ -139,7 +139,7 @@ impl Questions {
         let name = file_name(&id(&question.session, &question.fingerprint));
         let Some(folder) = self.opened()? else { return Ok(()) };
         let _held = folder.lock(state::LOCK).map_err(HostError::io(self.folder.display().to_string()))?;
-        match state::read::<Option<Posted>>(&self.folder, &name)? {
+        match state::read::<Option<PostedQuestion>>(&self.folder, &name)? {
             Some(posted) if posted.is_for(question) => {
                 folder.remove(&name).map_err(HostError::io(self.folder.join(&name).display().to_string()))
             }
@@ -156,7 +156,7 @@ impl Questions {
     fn post(&self, question: Question, wait: Duration, lasting: Duration) -> Result<Result<String, String>, HostError> {
         let now = seconds(SystemTime::now());
         let id = id(&question.session, &question.fingerprint);
-        state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<Posted>| {
+        state::update_lightly(&self.folder, &file_name(&id), |file: &mut Option<PostedQuestion>| {
             if let Some(why) = self.make_room(now, &id, &question)? {
                 return Ok(Err(why));
             }
@@ -171,7 +171,7 @@ impl Questions {
             // The second that has begun counts as well.
             let waited_until = if wait.is_zero() { 0 } else { now.saturating_add(wait.as_secs()).saturating_add(1) };
             let waited_until = there.map_or(0, |there| there.waited_until).max(waited_until);
-            *file = Some(Posted { id: id.clone(), question, asked, until, reply: None, waited_until });
+            *file = Some(PostedQuestion { id: id.clone(), question, asked, until, reply: None, waited_until });
             Ok(Ok(id))
         })
     }
@@ -180,7 +180,7 @@ impl Questions {
     fn take_back(&self, id: &str) {
         let Ok(folder) = PrivateFolder::open(&self.folder) else { return };
         let Ok(_held) = folder.lock(state::LOCK) else { return };
-        if let Ok(Some(Posted { reply: None, .. })) = state::read::<Option<Posted>>(&self.folder, &file_name(id)) {
+        if let Ok(Some(PostedQuestion { reply: None, .. })) = state::read::<Option<PostedQuestion>>(&self.folder, &file_name(id)) {
             let _ = folder.remove(&file_name(id));
         }
     }
@@ -191,12 +191,12 @@ impl Questions {
         let Some(folder) = self.opened()? else { return Ok(None) };
         let (mut waiting, mut answered, mut strange) = (Vec::new(), Vec::new(), 0);
         for name in self.names()?.into_iter().filter(|name| *name != file_name(id)) {
-            match state::read::<Option<Posted>>(&self.folder, &name) {
+            match state::read::<Option<PostedQuestion>>(&self.folder, &name) {
                 Ok(Some(posted)) if posted.until <= now || (posted.reply.is_none() && question.follows(&posted.question)) => {
                     let _ = folder.remove(&name);
                 }
                 Ok(Some(posted)) if posted.reply.is_some() => answered.push((posted.until, name)),
-                Ok(Some(Posted { question: other, .. })) => {
+                Ok(Some(PostedQuestion { question: other, .. })) => {
                     waiting.push(Waiting { name, of_session: other.session == question.session, preview: other.preview });
                 }
                 // It takes a place, since it may be one.
@@ -243,7 +243,7 @@ impl Questions {
 }
 
 /// What has become of a question.
-enum Standing {
+enum QuestionStatus {
     /// The answer, which was taken: nobody else has it.
     Answered(Reply),
     Waits,
@@ -264,7 +264,7 @@ struct Waiting {
 const GONE: &str =
     "the same call got an answer elsewhere, was asked about anew since the file has changed, or was taken back; or it has ended";
 
-impl Posted {
+impl PostedQuestion {
     fn is_for(&self, question: &Question) -> bool {
         self.question.session == question.session && self.question.fingerprint == question.fingerprint
     }
@@ -322,7 +322,7 @@ impl PostingApprover {
             let questions = self.questions.clone();
             blocking(move || questions.standing(&question))
         };
-        if let Standing::Answered(reply) = standing(question.clone()).await? {
+        if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
         let (questions, wait, lasting, posted) = (self.questions.clone(), self.wait, self.lasting, question.clone());
@@ -330,21 +330,21 @@ impl PostingApprover {
             Ok(id) => id,
             Err(why) => return Ok(Reply::Unasked(why)),
         };
-        if let Standing::Answered(reply) = standing(question.clone()).await? {
+        if let QuestionStatus::Answered(reply) = standing(question.clone()).await? {
             return Ok(reply);
         }
         if self.wait.is_zero() {
             return Ok(left(&id, "an approval counts for the next call that is the same"));
         }
         // Whoever drops this future waits no longer, and nobody is to be asked in vain.
-        let mut back = TakenBack { questions: &self.questions, id: Some(&id) };
+        let mut back = WithdrawGuard { questions: &self.questions, id: Some(&id) };
         let until = tokio::time::Instant::now() + self.wait;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK.min(self.wait)).await;
             let reply = match standing(question.clone()).await? {
-                Standing::Waits => continue,
-                Standing::Answered(reply) => reply,
-                Standing::Gone => Reply::Unasked(format!("question {id} is gone: {GONE}")),
+                QuestionStatus::Waits => continue,
+                QuestionStatus::Answered(reply) => reply,
+                QuestionStatus::Gone => Reply::Unasked(format!("question {id} is gone: {GONE}")),
             };
             back.id = None;
             return Ok(reply);
@@ -363,12 +363,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, HostError>
     done.unwrap_or_else(|error| Err(HostError::Engine(format!("a task of the host's own ended early: {error}"))))
 }
 
-struct TakenBack<'a> {
+struct WithdrawGuard<'a> {
     questions: &'a Questions,
     id: Option<&'a str>,
 }
 
-impl Drop for TakenBack<'_> {
+impl Drop for WithdrawGuard<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.questions.take_back(id);

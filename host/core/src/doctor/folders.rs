@@ -2,7 +2,7 @@ use std::path::Path;
 
 use berth_catalogue::plugins::compiled_folder;
 use berth_config::{Folders, Loaded};
-use berth_system::machine::{self, Folder, There};
+use berth_system::machine::{self, Folder, FolderStatus};
 
 use super::Finding;
 use super::finding::size;
@@ -73,7 +73,13 @@ fn folder(name: &str, path: &Path, purpose: Purpose) -> Finding {
     }
 }
 
-fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &There, worse: impl Fn(String, String) -> Finding) -> Finding {
+fn check_kept_folder(
+    name: &str,
+    path: &Path,
+    purpose: Purpose,
+    there: &FolderStatus,
+    worse: impl Fn(String, String) -> Finding,
+) -> Finding {
     let (shown, quoted, mode) = (path.display(), quoted(path), there.mode);
     let user = rustix::process::geteuid().as_raw();
     let foreign = there.owner != user && !(there.owner == 0 && purpose == Purpose::Config);
@@ -95,7 +101,7 @@ fn check_kept_folder(name: &str, path: &Path, purpose: Purpose, there: &There, w
 }
 
 /// What the folder lies on.
-fn on(name: &str, path: &Path, purpose: Purpose, there: &There) -> Finding {
+fn on(name: &str, path: &Path, purpose: Purpose, there: &FolderStatus) -> Finding {
     let (shown, below, mode) = (path.display(), &there.file_system, there.mode);
     let local = match purpose {
         Purpose::Cache => "BERTH_CACHE_DIR=/var/tmp/… (a folder of your own on a local disk, which code may be mapped from)",
@@ -138,7 +144,7 @@ mod tests {
     fn a_full_disk_is_a_failure_where_calls_are_recorded() {
         let check = |purpose, free, expected| {
             let file_system = FileSystem { network: None, no_exec: false, read_only: false, free };
-            let found = on("it", Path::new("/d"), purpose, &There { owner: 0, mode: 0o700, file_system });
+            let found = on("it", Path::new("/d"), purpose, &FolderStatus { owner: 0, mode: 0o700, file_system });
             assert_eq!(found.state, expected, "{found:?}");
         };
         check(Purpose::Data, 0, State::Failure);

@@ -10,7 +10,7 @@ use berth_runtime::own_helper;
 use berth_system::confine::{Limits, Sandbox};
 use berth_system::files::Grants;
 use berth_system::machine;
-use berth_system::process::{Child, Command, Known, Places, StartError};
+use berth_system::process::{Child, Command, Places, RememberedPlaces, StartError};
 
 use super::Finding;
 
@@ -85,7 +85,7 @@ fn tried(helper: &std::path::Path, sandbox: Sandbox) -> Result<Vec<String>, Stri
         limits: Limits::default(),
         home: None,
         helper: Some(helper.to_owned()),
-        known: Known::default(),
+        known: RememberedPlaces::default(),
     };
     let command = Command {
         arguments: vec!["true".to_owned()],

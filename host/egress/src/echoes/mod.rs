@@ -122,11 +122,11 @@ pub(super) struct Pieces {
     /// Up to where it was looked at.
     looked: usize,
     /// What may become a secret and goes on at `looked`.
-    begun: Vec<Begun>,
+    begun: Vec<PartialMatch>,
     /// What goes on behind that, by the place: behind an escape.
-    later: BTreeMap<usize, Vec<Begun>>,
+    later: BTreeMap<usize, Vec<PartialMatch>>,
     /// What became one, and has not gone out.
-    found: Vec<Found>,
+    found: Vec<Match>,
     /// Up to where a mark that went out stands for it.
     marked: usize,
     /// Whether any was found.
@@ -135,13 +135,13 @@ pub(super) struct Pieces {
 
 /// A form of which some bytes were there.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PartialMatch {
     node: usize,
     start: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Match {
     start: usize,
     end: usize,
     secret: usize,
@@ -200,7 +200,7 @@ impl Pieces {
             if let Some(later) = self.later.remove(&self.looked) {
                 self.begun = later;
             }
-            begun.push(Begun { node: 0, start: place });
+            begun.push(PartialMatch { node: 0, start: place });
             self.go_on(echoes, &begun, &[byte], place + 1);
             if is_escape(byte) {
                 for reading in readings.at(place - from) {
@@ -215,16 +215,16 @@ impl Pieces {
     }
 
     /// Goes on with what was begun by `bytes`, up to a place.
-    fn go_on(&mut self, echoes: &Echoes, begun: &[Begun], bytes: &[u8], to: usize) {
-        for Begun { node, start } in begun {
+    fn go_on(&mut self, echoes: &Echoes, begun: &[PartialMatch], bytes: &[u8], to: usize) {
+        for PartialMatch { node, start } in begun {
             let Some(node) = bytes.iter().try_fold(*node, |node, byte| echoes.step(node, *byte)) else { continue };
             if let Some(secret) = echoes.nodes[node].secret {
-                self.found.push(Found { start: *start, end: to, secret });
+                self.found.push(Match { start: *start, end: to, secret });
             }
             let there = if to == self.looked { &mut self.begun } else { self.later.entry(to).or_default() };
             match there.iter().position(|other| other.node == node) {
                 Some(known) => there[known].start = there[known].start.min(*start),
-                None if there.len() < MOST => there.push(Begun { node, start: *start }),
+                None if there.len() < MOST => there.push(PartialMatch { node, start: *start }),
                 None => {}
             }
         }

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use super::PATH;
 use super::access::{Access, CHALLENGE};
-use super::callers::{CONNECTIONS, Caller, Callers, Held, Refusal};
+use super::callers::{CONNECTIONS, Caller, CallerPlace, Callers, Refusal};
 use super::newcomers::Visitor;
 use super::place::Place;
 use super::sessions::{Connections, Handshakes};
@@ -287,7 +287,7 @@ impl Answering {
     }
 
     /// The body of a request, once there is room for it.
-    async fn body(&self, body: Incoming, held: &Held) -> Result<Bytes, Answer> {
+    async fn body(&self, body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
         let most = body.size_hint().upper().map_or(self.max_body, |told| usize::try_from(told).unwrap_or(usize::MAX));
         if most > self.max_body {
             return Err(self.too_large());
@@ -297,7 +297,7 @@ impl Answering {
     }
 
     /// Reads a body. Room is taken for what has come, and nobody waits for it: who sends slowly keeps none that others could use.
-    async fn read(&self, mut body: Incoming, held: &Held) -> Result<Bytes, Answer> {
+    async fn read(&self, mut body: Incoming, held: &CallerPlace) -> Result<Bytes, Answer> {
         let mut bytes = BytesMut::new();
         let mut room = 0;
         while let Some(frame) = body.frame().await {
@@ -391,7 +391,7 @@ fn later(status: StatusCode, why: impl AsRef<str>, wait: Duration) -> Answer {
 /// An answer's body, which keeps the caller's place until it is read.
 struct HeldBody {
     body: BoxBody<Bytes, Infallible>,
-    _held: Held,
+    _held: CallerPlace,
     _unanswered: Option<OwnedSemaphorePermit>,
 }
 

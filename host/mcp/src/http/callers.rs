@@ -100,10 +100,10 @@ impl Caller {
     /// # Errors
     ///
     /// It is one too many.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Held, Refusal> {
+    pub(super) fn enter(self: &Arc<Self>) -> Result<CallerPlace, Refusal> {
         self.spend(Instant::now())?;
         let place = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| Refusal::Busy)?;
-        Ok(Held::new(Arc::clone(self), place))
+        Ok(CallerPlace::new(Arc::clone(self), place))
     }
 
     /// A bucket that holds a minute's requests, and fills evenly.
@@ -144,7 +144,7 @@ impl Caller {
 
 /// What a request takes, until neither it nor its answer is there any more.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct CallerPlace {
     room: Arc<Room>,
     ended: CancellationToken,
 }
@@ -155,7 +155,7 @@ struct Room {
     bodies: Mutex<Vec<OwnedSemaphorePermit>>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for CallerPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Held")
     }
@@ -164,7 +164,7 @@ impl fmt::Debug for Held {
 /// What goes with a request for as long as it is worked on.
 #[derive(Clone)]
 pub(super) struct Working {
-    held: Held,
+    held: CallerPlace,
     _ends: Arc<Ends>,
 }
 
@@ -176,7 +176,7 @@ impl Drop for Ends {
     }
 }
 
-impl Held {
+impl CallerPlace {
     fn new(caller: Arc<Caller>, place: OwnedSemaphorePermit) -> Self {
         let room = Room { caller, _place: place, bodies: Mutex::default() };
         Self { room: Arc::new(room), ended: CancellationToken::new() }

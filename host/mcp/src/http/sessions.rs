@@ -25,7 +25,7 @@ use rmcp::transport::streamable_http_server::session::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Receiver;
 
-use super::callers::Held;
+use super::callers::CallerPlace;
 use crate::approver::{FOLDER, KEY, seconds};
 
 /// How long a connection may be silent. It lies on disk after that, so only what still runs counts, and that takes no longer: a call, or a
@@ -118,10 +118,10 @@ impl SessionManager for Connections {
         let handle = handle.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let receiver = handle.establish_request_wise_channel().await?;
         let held = match &message {
-            JsonRpcMessage::Request(request) => Held::from_extensions(request.request.extensions()),
+            JsonRpcMessage::Request(request) => CallerPlace::from_extensions(request.request.extensions()),
             _ => None,
         };
-        let kept = receiver.http_request_id.map(|request| Kept { handle: handle.clone(), request, held, read: false });
+        let kept = receiver.http_request_id.map(|request| KeptAnswers { handle: handle.clone(), request, held, read: false });
         handle.push_message(message, receiver.http_request_id).await?;
         Ok(Answers { messages: receiver.inner, kept })
     }
@@ -153,7 +153,7 @@ impl SessionManager for Connections {
 /// What is answered to one request.
 struct Answers {
     messages: Receiver<ServerSseMessage>,
-    kept: Option<Kept>,
+    kept: Option<KeptAnswers>,
 }
 
 impl Stream for Answers {
@@ -171,16 +171,16 @@ impl Stream for Answers {
 }
 
 /// An answer that the connection keeps for a client which comes back.
-struct Kept {
+struct KeptAnswers {
     handle: LocalSessionHandle,
     request: u64,
     /// What the request takes, for as long as its answer is kept.
-    held: Option<Held>,
+    held: Option<CallerPlace>,
     /// Whether the client has it.
     read: bool,
 }
 
-impl Drop for Kept {
+impl Drop for KeptAnswers {
     fn drop(&mut self) {
         let (handle, request, held, read) = (self.handle.clone(), self.request, self.held.take(), self.read);
         // Where there is no reactor any more, there is no connection either.

@@ -11,6 +11,6 @@ mod target;
 
 pub use address::{Forbidden, forbidden};
 pub use pattern::{HostPattern, PrivateHosts};
-pub use reach::{Grant, Missing, Reach, Standing};
+pub use reach::{Grant, Missing, Reach, ReachStatus};
 pub use secret::{Placement, SecretHost, SecretRule};
 pub use target::{Scheme, Target, TargetHost};

@@ -90,7 +90,7 @@ pub struct Reach {
 
 /// How a target stands to what is granted, where nothing is against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReachStatus {
     /// It is granted.
     Granted,
     /// No grant is for it.
@@ -117,8 +117,8 @@ impl Reach {
     /// The refusal.
     pub fn request(&self, target: &Target, method: &str, approved: &[String]) -> Result<(), Denial> {
         match self.standing(target, method, approved)? {
-            Standing::Granted => Ok(()),
-            Standing::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
+            ReachStatus::Granted => Ok(()),
+            ReachStatus::Unlisted(missing) => Err(self.unlisted(target, method, missing)),
         }
     }
 
@@ -127,12 +127,12 @@ impl Reach {
     /// # Errors
     ///
     /// The refusal that no yes undoes.
-    pub fn standing(&self, target: &Target, method: &str, approved: &[String]) -> Result<Standing, Denial> {
+    pub fn standing(&self, target: &Target, method: &str, approved: &[String]) -> Result<ReachStatus, Denial> {
         if let Some(denied) = self.denied.iter().find(|denied| denied.value.matches(&target.host)) {
             return Err(denied_by(denied, action(method, target)));
         }
         if self.private.iter().any(|private| private.value.names(target) && !is_always(&target.host)) {
-            return Ok(Standing::Granted);
+            return Ok(ReachStatus::Granted);
         }
         let found = match &target.host {
             TargetHost::Name(name) => forbidden_name(name),
@@ -153,9 +153,9 @@ impl Reach {
         };
         let by_method = |grant: &Grant| grant.methods.is_empty() || grant.methods.iter().any(|one| one == method);
         if of_host().filter(reached).any(by_method) || approved.iter().any(|origin| *origin == target.origin()) {
-            return Ok(Standing::Granted);
+            return Ok(ReachStatus::Granted);
         }
-        Ok(Standing::Unlisted(match (of_host().next(), of_host().find(reached)) {
+        Ok(ReachStatus::Unlisted(match (of_host().next(), of_host().find(reached)) {
             (_, Some(_)) => Missing::Method,
             (Some(_), None) => Missing::Port,
             (None, None) => Missing::Host,

@@ -173,7 +173,7 @@ impl CallState {
     }
 
     /// What became of a process, for the guest and for the record.
-    fn ended(&self, finished: &process::Finished, missing: &[String], stdout: &[u8], stderr: &[u8]) -> wit::Finished {
+    fn ended(&self, finished: &process::CommandResult, missing: &[String], stdout: &[u8], stderr: &[u8]) -> wit::Finished {
         let mut notices = Vec::new();
         if let Some(processes) = &self.call.processes {
             processes.report.entries().exit_code = finished.code.or(Some(-1));

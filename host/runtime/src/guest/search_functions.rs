@@ -121,6 +121,6 @@ fn ending(ending: Ending) -> wit::Ending {
     }
 }
 
-fn skipped(skipped: search::Skipped) -> wit::Skipped {
+fn skipped(skipped: search::SkipCounts) -> wit::Skipped {
     wit::Skipped { denied: skipped.denied, unreadable: skipped.unreadable, binary: skipped.binary }
 }

@@ -27,7 +27,7 @@ pub(super) enum End {
 
 /// Which processes are watched.
 #[derive(Clone, Copy)]
-pub(super) enum Whose {
+pub(super) enum ProcessScope {
     /// All of this namespace.
     Namespace,
     /// Those that a process has started, and they in turn.
@@ -35,7 +35,7 @@ pub(super) enum Whose {
 }
 
 /// Waits for the program, `child`, and looks at the bounds meanwhile. `waiting`: the processes without which nobody waits for the answer.
-pub(super) fn watch(child: Pid, waiting: &[BorrowedFd<'_>], limits: &Limits, whose: Whose) -> End {
+pub(super) fn watch(child: Pid, waiting: &[BorrowedFd<'_>], limits: &Limits, whose: ProcessScope) -> End {
     let Ok(program) = pidfd_open(child, PidfdFlags::empty()) else { return End::Alone };
     let mut next = Instant::now() + LOOK;
     loop {
@@ -63,10 +63,10 @@ pub(super) fn watch(child: Pid, waiting: &[BorrowedFd<'_>], limits: &Limits, who
 }
 
 /// The bound that all of them have reached together.
-fn reached(limits: &Limits, whose: Whose) -> Option<Bound> {
+fn reached(limits: &Limits, whose: ProcessScope) -> Option<Bound> {
     let processes = match whose {
-        Whose::Namespace => processes::all(),
-        Whose::Below(pid) => processes::below(pid),
+        ProcessScope::Namespace => processes::all(),
+        ProcessScope::Below(pid) => processes::below(pid),
     };
     let sum = |what: fn(&Process) -> u64| processes.iter().map(what).sum::<u64>();
     // What has ended and waits to be told still has its time, and takes its number, but no thread and no memory.

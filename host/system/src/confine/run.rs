@@ -178,7 +178,7 @@ fn first(spec: &Spec, host: &Host, outer: &OwnedFd) -> Result<End, String> {
         Fork::Child => Err(program(spec, true)),
         Fork::Parent(program) => {
             close_streams();
-            Ok(init::watch(program, &[host.handle.as_fd(), outer.as_fd()], &spec.limits, init::Whose::Namespace))
+            Ok(init::watch(program, &[host.handle.as_fd(), outer.as_fd()], &spec.limits, init::ProcessScope::Namespace))
         }
     }
 }
@@ -192,7 +192,7 @@ fn outside(spec: &Spec, host: &Host) -> Result<Never, String> {
         Fork::Child => Err(program(spec, false)),
         Fork::Parent(program) => {
             close_streams();
-            let end = init::watch(program, &[host.handle.as_fd()], &spec.limits, init::Whose::Below(own));
+            let end = init::watch(program, &[host.handle.as_fd()], &spec.limits, init::ProcessScope::Below(own));
             processes::end_below(own);
             let signal =
                 |bound: Bound| ENDED_BY.iter().find(|(_, known)| *known == bound).and_then(|(signal, _)| Signal::from_named_raw(*signal));

@@ -61,7 +61,7 @@ pub(super) fn enter(spec: &Spec) -> Step<()> {
         }
     }
     let root = Root::make(spec.limits.scratch)?;
-    let proc = mounted("proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    let proc = is_mounted("proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     for path in ["/proc", "/tmp", "/var/tmp", "/run", "/dev/shm"].into_iter().chain(spec.home.as_deref()) {
         root.directory(path)?;
     }
@@ -101,7 +101,7 @@ fn failed(step: &'static str) -> impl Fn(Errno) -> String {
 }
 
 /// A file system of its own, mounted nowhere yet.
-fn mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
+fn is_mounted(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Step<OwnedFd> {
     let mount = || {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         for (key, value) in options {
@@ -180,7 +180,7 @@ impl Root {
     fn make(size: u64) -> Step<Self> {
         let size = size.to_string();
         let options = [("size", size.as_str()), ("nr_inodes", INODES), ("mode", "0755")];
-        let root = mounted("tmpfs", &options, MountAttrFlags::empty())?;
+        let root = is_mounted("tmpfs", &options, MountAttrFlags::empty())?;
         // Where doesn't matter: all that is needed of the old root is open.
         let at = if Path::new("/tmp").is_dir() { "/tmp" } else { "/proc" };
         move_mount(&root, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mounting the view"))?;
@@ -273,7 +273,7 @@ const COVERS: &str = "/.covers";
 
 impl Covers {
     fn make(root: &Root) -> Step<Self> {
-        let mount = mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
+        let mount = is_mounted("tmpfs", &[("size", "4k"), ("mode", "0755")], MountAttrFlags::empty())?;
         root.directory(COVERS)?;
         root.attach(&mount, COVERS)?;
         let make = || {

@@ -38,7 +38,7 @@ impl FileView {
         let handle = kernel::open_beneath(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)?;
         let path = kernel::real_path(handle.as_fd())?;
         self.check(&path, FileType::Directory, Access::Read)?;
-        self.saw_at(path.as_os_str().as_bytes(), handle.as_fd());
+        self.record_at(path.as_os_str().as_bytes(), handle.as_fd());
         Ok(Listing { view: self.clone(), dir: Dir::new(handle)?, path, hidden: 0 })
     }
 }

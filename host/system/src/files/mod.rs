@@ -28,7 +28,7 @@ use rustix::io::Errno;
 pub use grants::{GrantError, Grants, Root, real_or_given};
 pub use kernel::{proc_works, resolving_works};
 pub use listing::{Listing, ListingEntry};
-pub use open::{OpenOptions, Opened};
+pub use open::{OpenObject, OpenOptions};
 use provisional::Provisional;
 pub use seen::Sights;
 use seen::Watcher;
@@ -81,7 +81,7 @@ struct LastRead {
 
 /// Something that exists and may be used: where the kernel says it lies, and a handle that no longer depends on its name.
 #[derive(Debug)]
-pub struct Found {
+pub struct ResolvedObject {
     /// `O_PATH`: names the object, reads nothing.
     pub handle: OwnedFd,
     /// Real path.
@@ -94,7 +94,7 @@ pub struct Found {
 
 /// A path that a call names, decided on before the tool runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct ResolvedPath {
     /// As the tool can use it: absolute, below the real path of its grant.
     pub given: PathBuf,
     /// Where it leads: every link in it resolved, also where it is not there yet.
@@ -222,7 +222,7 @@ impl FileView {
     /// # Errors
     ///
     /// [`FileError::Denied`] for what lies outside every grant or is refused; the kernel's error otherwise (`NOENT`, `LOOP`, …).
-    pub fn find(&self, path: &Path) -> Result<Found, FileError> {
+    pub fn find(&self, path: &Path) -> Result<ResolvedObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
@@ -235,7 +235,7 @@ impl FileView {
     /// # Errors
     ///
     /// As [`find`](Self::find), and as [`open_at`](Self::open_at).
-    pub fn open(&self, path: &Path, how: OpenOptions) -> Result<Opened, FileError> {
+    pub fn open(&self, path: &Path, how: OpenOptions) -> Result<OpenObject, FileError> {
         let Some((root, rest)) = self.grants.covering(path) else {
             return Err(self.denied(Refusal::Outside, path, Access::Read));
         };
@@ -248,7 +248,7 @@ impl FileView {
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub fn find_at(&self, dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<Found, FileError> {
+    pub fn find_at(&self, dir: BorrowedFd<'_>, path: &str, follow: bool) -> Result<ResolvedObject, FileError> {
         let found = self.resolve(dir, path, follow, Access::Read)?;
         self.check(&found.path, found.kind, Access::Read)?;
         Ok(found)
@@ -260,7 +260,7 @@ impl FileView {
     /// # Errors
     ///
     /// [`FileError::Denied`]. What else is wrong with the path is the tool's to meet and to explain.
-    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<Located, FileError> {
+    pub fn locate(&self, path: &Path, access: Access, last: LastLink) -> Result<ResolvedPath, FileError> {
         if path.as_os_str().len() > kernel::PATH_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
@@ -280,7 +280,7 @@ impl FileView {
         if real == path { located } else { self.locate_spelled(&real, access, last, MAX_LINKS).or(located) }
     }
 
-    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink, links: u32) -> Result<Located, FileError> {
+    fn locate_spelled(&self, path: &Path, access: Access, last: LastLink, links: u32) -> Result<ResolvedPath, FileError> {
         let outside = || self.denied(Refusal::Outside, path, access);
         let (root, rest) = self.grants.covering(path).ok_or_else(outside)?;
         let given = if rest.as_os_str().is_empty() { root.path.clone() } else { root.path.join(rest) };
@@ -300,7 +300,7 @@ impl FileView {
                         // A link to what isn't there yet: whoever writes through it makes that.
                         let target = found.path.join(OsStr::from_bytes(target.as_bytes())).join(parts.as_path());
                         let real = self.locate_spelled(&real_or_given(&target), access, last, links - 1)?.real;
-                        return Ok(Located { given, real });
+                        return Ok(ResolvedPath { given, real });
                     }
                     let (path, kind) = match missing.as_os_str().is_empty() {
                         true => (found.path, found.kind),
@@ -314,14 +314,14 @@ impl FileView {
                     self.check(&path, kind, access)?;
                     // A directory that is named by `..` has a name of its own, which is the one to change.
                     let given = if last == LastLink::Meant && given.file_name().is_none() { path.clone() } else { given };
-                    return Ok(Located { given, real: path });
+                    return Ok(ResolvedPath { given, real: path });
                 }
                 Err(FileError::Errno(Errno::NOENT)) if !there.is_empty() => {
                     there = there.trim_end_matches('/').rsplit_once('/').map_or("", |(parent, _)| parent);
                 }
                 Err(FileError::Errno(Errno::AGAIN)) if self.cached => return Err(Errno::AGAIN.into()),
                 // The tool will meet it too; until then, its nearest folder that is there tells where it lies.
-                Err(FileError::Errno(_)) => return Ok(Located { real: real_or_given(&given), given }),
+                Err(FileError::Errno(_)) => return Ok(ResolvedPath { real: real_or_given(&given), given }),
                 Err(denied) => return Err(denied),
             }
         }
@@ -329,13 +329,13 @@ impl FileView {
 
     /// Resolves without deciding on the result: every caller decides next. What leads out of `dir` is denied here, and so is what does
     /// not exist where it would be denied if it did, so that denied names can't be probed.
-    fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
+    fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<ResolvedObject, FileError> {
         let found = self.resolve_untold(dir, path, follow, access);
         self.looked_up(dir, path, follow, &found);
         found
     }
 
-    fn resolve_untold(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<Found, FileError> {
+    fn resolve_untold(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<ResolvedObject, FileError> {
         let resolved = if self.cached { kernel::resolve_cached(dir, path, follow) } else { kernel::resolve(dir, path, follow) };
         let handle = match resolved {
             Ok(handle) => handle,
@@ -354,7 +354,7 @@ impl FileView {
         }
         let path = kernel::real_path(handle.as_fd())?;
         self.check_file_system(&handle, &stat, &path, access)?;
-        Ok(Found { handle, path, kind: kernel::file_type(&stat), stat })
+        Ok(ResolvedObject { handle, path, kind: kernel::file_type(&stat), stat })
     }
 
     /// Splits `path` into the directory that it names, which has to exist below `dir`, and the last component, which need not.

@@ -7,7 +7,7 @@ use berth_contract::Access;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::{FileError, FileView, Found, kernel};
+use super::{FileError, FileView, ResolvedObject, kernel};
 
 /// How often an open starts again that found a name neither taken nor free: a link to nothing, or a race.
 const ATTEMPTS: usize = 4;
@@ -50,7 +50,7 @@ impl OpenOptions {
 
 /// An open file or directory.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenObject {
     /// Open for use.
     pub handle: OwnedFd,
     /// Where it lies.
@@ -65,7 +65,7 @@ impl FileView {
     /// # Errors
     ///
     /// [`FileError::Denied`] where a rule refuses, before anything was touched; the kernel's error otherwise.
-    pub fn open_at(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<Opened, FileError> {
+    pub fn open_at(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<OpenObject, FileError> {
         let access = how.access();
         for _ in 0..ATTEMPTS {
             match self.resolve(dir, path, !how.no_follow, access) {
@@ -81,7 +81,7 @@ impl FileView {
         Err(Errno::LOOP.into())
     }
 
-    fn open_found(&self, found: &Found, how: OpenOptions) -> Result<Opened, FileError> {
+    fn open_found(&self, found: &ResolvedObject, how: OpenOptions) -> Result<OpenObject, FileError> {
         self.check(&found.path, found.kind, how.access())?;
         if how.write || how.truncate {
             // What is open for writing can mostly be read as well, by `metadata` at least.
@@ -103,10 +103,10 @@ impl FileView {
         if how.read && !how.write {
             self.remember_read(found);
         }
-        Ok(Opened { handle, path: found.path.clone(), kind: found.kind })
+        Ok(OpenObject { handle, path: found.path.clone(), kind: found.kind })
     }
 
-    fn make(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<Opened, FileError> {
+    fn make(&self, dir: BorrowedFd<'_>, path: &str, how: OpenOptions) -> Result<OpenObject, FileError> {
         let place = self.place(dir, path)?;
         self.check(&place.path(), FileType::RegularFile, Access::Write)?;
         if place.wants_directory {
@@ -117,6 +117,6 @@ impl FileView {
         let handle = rustix::fs::openat(&place.dir, place.leaf, flags, self.mode_of_new_file(&place))?;
         self.remember_provisional(&place)?;
         self.remember_made(&rustix::fs::fstat(&handle)?);
-        Ok(Opened { handle, path: place.path(), kind: FileType::RegularFile })
+        Ok(OpenObject { handle, path: place.path(), kind: FileType::RegularFile })
     }
 }

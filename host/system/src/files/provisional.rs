@@ -12,7 +12,7 @@ use berth_contract::Access;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{FileError, FileView, Found, Place, kernel};
+use super::{FileError, FileView, Place, ResolvedObject, kernel};
 
 /// How many of them a call may have at a time. Each keeps two handles open.
 const MAX_PROVISIONAL: usize = 16;
@@ -50,7 +50,7 @@ impl FileView {
         Ok(())
     }
 
-    pub(super) fn remember_read(&self, found: &Found) {
+    pub(super) fn remember_read(&self, found: &ResolvedObject) {
         let (mut made, mode) = (self.made(), Mode::from_raw_mode(found.stat.st_mode & 0o777));
         match found.kind {
             FileType::Directory => made.read.directory = Some(mode),

@@ -13,7 +13,7 @@ use berth_contract::{FileState, Lookup, Report, SeenFile, Sight};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::{FileError, FileView, Found, kernel};
+use super::{FileError, FileView, ResolvedObject, kernel};
 
 /// File systems of this machine, which give every change a time of this machine's clock. On one of another machine, times are that one's, and
 /// may be told late.
@@ -64,25 +64,25 @@ impl FileView {
     /// # Errors
     ///
     /// The kernel's, where it can't tell where the directory lies.
-    pub fn saw_open(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn record_open(&self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.watcher.is_some() {
-            self.saw_at(kernel::real_path(dir)?.as_os_str().as_bytes(), dir);
+            self.record_at(kernel::real_path(dir)?.as_os_str().as_bytes(), dir);
         }
         Ok(())
     }
 
     /// Tells what lies behind an open handle at a real path. To be called before it is read.
-    pub(crate) fn saw_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
+    pub(crate) fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
-                Ok(stat) => self.saw(path, &stat, Some(handle)),
+                Ok(stat) => self.record(path, &stat, Some(handle)),
                 Err(_) => self.lost_sight(),
             }
         }
     }
 
     /// The same where its state is known. Without a handle, its device has to be one that was met.
-    pub(crate) fn saw(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
+    pub(crate) fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         if let Some(watcher) = &self.watcher {
             match watcher.is_local(stat, handle) {
                 true => watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), Sight::File(state(stat))),
@@ -92,7 +92,7 @@ impl FileView {
     }
 
     /// Tells whether something has a real path, where only that matters.
-    pub(crate) fn saw_whether(&self, path: &[u8], is_there: bool) {
+    pub(crate) fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
             let sight = if is_there { Sight::Something } else { Sight::Nothing };
             watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
@@ -107,7 +107,7 @@ impl FileView {
     }
 
     /// Tells what came of looking for `path` below `dir`.
-    pub(super) fn looked_up(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<Found, FileError>) {
+    pub(super) fn looked_up(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<ResolvedObject, FileError>) {
         let Some(watcher) = &self.watcher else { return };
         let sight = match found {
             Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => Sight::File(state(&found.stat)),

@@ -19,12 +19,12 @@ pub enum Folder {
     /// Something else than a folder.
     NoFolder,
     /// A folder.
-    There(There),
+    There(FolderStatus),
 }
 
 /// What is known of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct There {
+pub struct FolderStatus {
     /// The user whom it belongs to.
     pub owner: u32,
     /// Its permission bits.
@@ -71,7 +71,7 @@ pub fn look_at(path: &Path) -> io::Result<Folder> {
         read_only: mount.f_flag.contains(StatVfsMountFlags::RDONLY),
         free: mount.f_bavail.saturating_mul(mount.f_frsize),
     };
-    Ok(Folder::There(There { owner: stat.st_uid, mode: stat.st_mode & 0o7777, file_system }))
+    Ok(Folder::There(FolderStatus { owner: stat.st_uid, mode: stat.st_mode & 0o7777, file_system }))
 }
 
 fn missing(path: &Path) -> Folder {
@@ -136,7 +136,9 @@ mod tests {
         fs::write(path("folder/file"), "12345").expect("a file is written");
         symlink(path("folder"), path("link")).expect("a link is made");
         let look = |name: &str| look_at(&path(name)).expect("it can be looked at");
-        assert!(matches!(look("folder"), Folder::There(There { mode: 0o750, owner, .. }) if owner == rustix::process::geteuid().as_raw()));
+        assert!(
+            matches!(look("folder"), Folder::There(FolderStatus { mode: 0o750, owner, .. }) if owner == rustix::process::geteuid().as_raw())
+        );
         assert_eq!(look("link"), Folder::Link);
         assert_eq!(look("folder/file"), Folder::NoFolder);
         assert_eq!(look("no/such"), Folder::Missing { above: root.path().to_owned(), writable: true });

@@ -7,7 +7,7 @@ mod resources;
 
 pub use crate::confine::{filter_works, landlock_version};
 pub use crate::files::{proc_works, resolving_works};
-pub use folder::{FileSystem, Folder, There, Usage, look_at, usage};
+pub use folder::{FileSystem, Folder, FolderStatus, Usage, look_at, usage};
 pub use kernel::{Namespaces, WatchLimits, namespaces, release, version, watch_limits, watching_works};
 pub use resources::{Bounds, address_space, bounds, memory, overcommits};
 

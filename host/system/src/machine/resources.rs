@@ -37,7 +37,7 @@ pub fn address_space() -> Option<u64> {
 pub fn memory() -> Option<(u64, String)> {
     let machine = kibibytes("/proc/meminfo", "MemTotal:").map(|bytes| (bytes, "the machine".to_owned()));
     let groups = text("/proc/self/cgroup").unwrap_or_default();
-    let groups = groups.lines().filter_map(limits_of).flatten();
+    let groups = groups.lines().filter_map(read_limits).flatten();
     let groups = groups.filter_map(|file| Some((number(&file.display().to_string())?, format!("{}", file.display()))));
     groups.chain(machine).min()
 }
@@ -48,7 +48,7 @@ pub fn overcommits() -> Option<bool> {
 }
 
 /// The files that bound the memory of a control group and of those above it; `line` is one of `/proc/self/cgroup`.
-fn limits_of(line: &str) -> Option<Vec<PathBuf>> {
+fn read_limits(line: &str) -> Option<Vec<PathBuf>> {
     let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_group_is_bounded_by_all_above_it() {
-        let files = |line: &str| limits_of(line).map(|files| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>());
+        let files = |line: &str| read_limits(line).map(|files| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>());
         let expected = ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
         assert_eq!(files("0::/a/b"), Some(expected.map(str::to_owned).to_vec()));
         assert_eq!(files("0::/"), Some(vec![expected[2].to_owned()]));

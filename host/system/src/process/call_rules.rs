@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use berth_contract::{Access, PathRules};
 
-use super::places::{Denied, Look, MAX_LOOKED_AT, PlacesError};
+use super::places::{DenialWalk, DeniedPaths, MAX_LOOKED_AT, PlacesError};
 use crate::confine::{Tree, TreeAccess};
 
 /// Takes trees away that the rules deny as a whole, and the right to write to others. What is no grant, programs need: only a rule that names
 /// it from the root on takes that away, and none for not being listed.
-pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, is_granted: impl Fn(&Path) -> bool, denied: &mut Denied) {
+pub(super) fn bound(call: &dyn PathRules, trees: &mut Vec<Tree>, is_granted: impl Fn(&Path) -> bool, denied: &mut DeniedPaths) {
     let anchors = call.anchors();
     trees.retain_mut(|tree| {
         let path = Path::new(&tree.path);
@@ -34,7 +34,7 @@ pub(super) fn look(
     call: &dyn PathRules,
     trees: &[Tree],
     is_granted: impl Fn(&Path) -> bool,
-    denied: &mut Denied,
+    denied: &mut DeniedPaths,
 ) -> Result<(), PlacesError> {
     for anchor in call.anchors() {
         for tree in trees {
@@ -49,7 +49,7 @@ pub(super) fn look(
                 continue;
             }
             let writable = tree.access == TreeAccess::Write;
-            let mut look = Look { rules: None, call: Some(call), denied, left: MAX_LOOKED_AT };
+            let mut look = DenialWalk { rules: None, call: Some(call), denied, left: MAX_LOOKED_AT };
             if start != &path && !look.at(start, metadata.is_dir(), writable)? || !metadata.is_dir() {
                 continue;
             }

@@ -15,8 +15,8 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::held::Held;
 use super::helper;
+use super::pinned::PinnedDirectory;
 use super::places::{Places, PlacesError};
 use crate::confine::{Begun, Bound, ENDED_BY, HELPER, Sandbox, WAITS};
 use crate::processes;
@@ -100,7 +100,7 @@ pub enum Ending {
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct CommandResult {
     /// Its exit code; 128 and the signal where one ended it. None where it was ended by Berth.
     pub code: Option<i32>,
     /// Why it is over.
@@ -110,7 +110,7 @@ pub struct Finished {
 /// What of one output was kept since it was taken the last time: where that is too much, its beginning and its end, where programs say what went
 /// wrong.
 #[derive(Debug, Default)]
-pub struct KeptOutput {
+pub struct BoundedOutput {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     /// Bytes between the two that were not kept.
@@ -123,14 +123,14 @@ pub struct KeptOutput {
 #[derive(Debug, Default)]
 pub struct Output {
     /// To its standard output.
-    pub stdout: KeptOutput,
+    pub stdout: BoundedOutput,
     /// To its standard error.
-    pub stderr: KeptOutput,
+    pub stderr: BoundedOutput,
     written: u64,
     limit: usize,
 }
 
-impl KeptOutput {
+impl BoundedOutput {
     fn push(&mut self, bytes: &[u8], limit: usize) {
         let (beginning, rest) = bytes.split_at((limit / 4).saturating_sub(self.beginning.len()).min(bytes.len()));
         self.beginning.extend_from_slice(beginning);
@@ -182,21 +182,21 @@ pub struct Child {
     output: Output,
     namespaces: bool,
     off: bool,
-    finished: Option<Finished>,
+    finished: Option<CommandResult>,
     missing: Vec<String>,
     cancel: CancellationToken,
     /// When its time is up.
     end: Instant,
     /// What goes when it is over.
-    held: Vec<Held>,
+    held: Vec<PinnedDirectory>,
 }
 
 /// A helper that was started before anybody asked for it, since that takes longer than what is left to do then. It goes by itself after a
 /// while.
 #[derive(Debug)]
-pub(crate) struct Waiting(Option<std::process::Child>);
+pub(crate) struct WarmHelper(Option<std::process::Child>);
 
-impl Waiting {
+impl WarmHelper {
     fn taken(mut self) -> Option<std::process::Child> {
         self.0.take()
     }
@@ -217,7 +217,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WarmHelper {
     fn drop(&mut self) {
         if let Some(process) = &mut self.0 {
             let _ = process.kill().and_then(|()| process.wait());
@@ -288,13 +288,13 @@ impl Child {
         if namespaces && !command.network {
             let ready = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             // One that has waited for too long has gone.
-            let told = ready.and_then(Waiting::taken).map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
+            let told = ready.and_then(WarmHelper::taken).map(|ready| Self::tell(ready, &spec, namespaces, false, limit, end, cancel));
             let child = match told {
                 Some(Ok(child)) => child,
                 Some(Err(StartError::Moved(reason))) => return Err(StartError::Moved(reason)),
                 Some(Err(_)) | None => Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, false, limit, end, cancel)?,
             };
-            Waiting::make(helper, waiting);
+            WarmHelper::make(helper, waiting);
             return Ok(holding(child, held));
         }
         let child = Self::tell(helper::start(helper, &[HELPER])?, &spec, namespaces, places.sandbox == Sandbox::Off, limit, end, cancel)?;
@@ -390,7 +390,7 @@ impl Child {
     }
 
     /// What became of it, where it is over.
-    pub fn finished(&self) -> Option<&Finished> {
+    pub fn finished(&self) -> Option<&CommandResult> {
         self.finished.as_ref()
     }
 
@@ -405,9 +405,9 @@ impl Child {
     }
 
     /// Waits until it is over. What it writes meanwhile is shown to `see` as well.
-    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &Finished {
+    pub fn wait_for_end(&mut self, see: &mut dyn FnMut(&[u8])) -> &CommandResult {
         self.wait(None, None, see, |_| false);
-        self.finished.get_or_insert(Finished { code: None, ending: Ending::Cancelled })
+        self.finished.get_or_insert(CommandResult { code: None, ending: Ending::Cancelled })
     }
 
     /// Writes to its standard input, until all of it is taken or it is over. How much was taken.
@@ -437,7 +437,7 @@ impl Child {
         }
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         let _ = self.process.wait();
-        self.finished = Some(Finished { code: None, ending });
+        self.finished = Some(CommandResult { code: None, ending });
     }
 
     /// The one loop: feeds `input`, takes output, and sees whether it is over, until there is nothing left to feed and `enough`, or `until`.
@@ -477,7 +477,7 @@ impl Child {
             if over {
                 self.drain(&mut buffer, see);
                 let status = self.process.wait();
-                self.finished = Some(status.map_or(Finished { code: None, ending: Ending::Cancelled }, finished));
+                self.finished = Some(status.map_or(CommandResult { code: None, ending: Ending::Cancelled }, finished));
             }
         }
     }
@@ -529,7 +529,7 @@ impl Drop for Child {
 /// Takes what a pipe holds now, and lets go of it at its end.
 fn take_from(
     stream: &mut Option<impl Read>,
-    kept: &mut KeptOutput,
+    kept: &mut BoundedOutput,
     limit: usize,
     written: &mut u64,
     buffer: &mut [u8],
@@ -554,14 +554,14 @@ fn take_from(
     }
 }
 
-fn finished(status: std::process::ExitStatus) -> Finished {
+fn finished(status: std::process::ExitStatus) -> CommandResult {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
-        (Some(code), _) => Finished { code: Some(code), ending: Ending::Exited },
+        (Some(code), _) => CommandResult { code: Some(code), ending: Ending::Exited },
         (None, Some(signal)) => match ENDED_BY.iter().find(|(known, _)| *known == signal) {
-            Some((_, bound)) => Finished { code: None, ending: Ending::Bound(*bound) },
-            None => Finished { code: Some(128 + signal), ending: Ending::Exited },
+            Some((_, bound)) => CommandResult { code: None, ending: Ending::Bound(*bound) },
+            None => CommandResult { code: Some(128 + signal), ending: Ending::Exited },
         },
-        (None, None) => Finished { code: None, ending: Ending::Cancelled },
+        (None, None) => CommandResult { code: None, ending: Ending::Cancelled },
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn start(program: &Path, arguments: &[&str]) -> std::io::Result<Child
 ///
 /// [`HelperError`]; the process is gone in every case.
 pub fn run_helper(program: &Path, arguments: &[&str], input: &[u8], bounds: HelperBounds) -> Result<Vec<u8>, HelperError> {
-    let mut child = start(program, arguments).map(Reaped)?;
+    let mut child = start(program, arguments).map(ChildGuard)?;
     let (Some(stdin), Some(mut stdout), Some(stderr)) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take()) else {
         return Err(HelperError::Failed("it has no pipes".into()));
     };
@@ -140,9 +140,9 @@ fn read_until(stdout: &mut std::process::ChildStdout, bounds: HelperBounds, dead
 }
 
 /// A child that does not outlive its owner.
-struct Reaped(Child);
+struct ChildGuard(Child);
 
-impl Reaped {
+impl ChildGuard {
     /// Waits for a child that has closed its output and should be ending.
     fn wait_until(&mut self, deadline: Instant, time: Duration) -> Result<std::process::ExitStatus, HelperError> {
         loop {
@@ -163,7 +163,7 @@ impl Reaped {
     }
 }
 
-impl Drop for Reaped {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.end();
     }

@@ -3,11 +3,11 @@
 
 mod call_rules;
 mod child;
-mod held;
 mod helper;
+mod pinned;
 mod places;
 mod sockets;
 
-pub use child::{Child, Command, Ending, Finished, KeptOutput, Output, StartError};
+pub use child::{BoundedOutput, Child, Command, CommandResult, Ending, Output, StartError};
 pub use helper::{HelperBounds, HelperError, INPUT_AT_FAULT, run_helper};
-pub use places::{Known, Places, PlacesError};
+pub use places::{Places, PlacesError, RememberedPlaces};

@@ -10,9 +10,9 @@ use berth_contract::{Access, PathRules};
 use berth_policy::files::{FileRules, Kind, OWN_NAMES};
 
 use super::call_rules;
-use super::child::{Command, Waiting};
-use super::held::Held;
-use super::sockets::{Found, Walk};
+use super::child::{Command, WarmHelper};
+use super::pinned::PinnedDirectory;
+use super::sockets::{SocketScan, Walk};
 use crate::confine::{Limits, Sandbox, Spec, Tree, TreeAccess};
 use crate::files::Grants;
 use crate::mounts::{Mount, Mounts};
@@ -58,16 +58,16 @@ pub struct Places {
     /// The program that confines itself: one whose `main` begins with the helper hook. `None`: nothing starts.
     pub helper: Option<PathBuf>,
     /// What was found out and made ready by the commands before.
-    pub known: Known,
+    pub known: RememberedPlaces,
 }
 
 /// What later commands of a plugin can use of earlier ones.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct RememberedPlaces {
     /// Whether namespaces were found to be missing.
     pub(super) without_namespaces: AtomicBool,
     /// A helper that has begun already, and waits to be told what for.
-    pub(super) waiting: Arc<Mutex<Option<Waiting>>>,
+    pub(super) waiting: Arc<Mutex<Option<WarmHelper>>>,
 }
 
 /// Why it can't be said what a process may see. Nothing starts then.
@@ -106,7 +106,7 @@ impl Places {
     /// # Errors
     ///
     /// [`PlacesError`].
-    pub(super) fn spec(&self, command: &Command, namespaces: bool) -> Result<(Spec, Vec<Held>), PlacesError> {
+    pub(super) fn spec(&self, command: &Command, namespaces: bool) -> Result<(Spec, Vec<PinnedDirectory>), PlacesError> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let rules = self.grants.rules();
         let system = SYSTEM.iter().map(|path| ((*path).to_owned(), TreeAccess::Read));
@@ -136,7 +136,7 @@ impl Places {
         }
         let call = command.path_rules.as_deref();
         let is_granted = |path: &Path| rules.grants().iter().any(|grant| path.starts_with(&grant.path));
-        let mut denied = Denied { hidden: self.also_hidden.iter().cloned().collect(), ..Denied::default() };
+        let mut denied = DeniedPaths { hidden: self.also_hidden.iter().cloned().collect(), ..DeniedPaths::default() };
         if let Some(call) = call {
             call_rules::bound(call, &mut trees, is_granted, &mut denied);
         }
@@ -164,7 +164,7 @@ impl Places {
             for grant in grants.iter().filter(|grant| !grants.iter().any(|around| *grant != around && grant.starts_with(around))) {
                 walk.below(grant)?;
             }
-            let Found { sockets, unreadable, own_names } = walk.found;
+            let SocketScan { sockets, unreadable, own_names } = walk.found;
             for path in own_names {
                 denied.freeze(path)?;
             }
@@ -174,7 +174,7 @@ impl Places {
         }
         if rules.has_globs() || call.is_some() {
             for grant in rules.grants() {
-                let mut look = Look { rules: Some(rules), call, denied: &mut denied, left: MAX_LOOKED_AT };
+                let mut look = DenialWalk { rules: Some(rules), call, denied: &mut denied, left: MAX_LOOKED_AT };
                 look.below(&grant.path, 0, grant.access == Access::Write)?;
             }
         }
@@ -208,7 +208,7 @@ impl Places {
     }
 
     /// What is Berth's own below the trees, whatever the globs say, and what git would run.
-    fn own(&self, trees: &[Tree], view: bool, denied: &mut Denied) -> Vec<Held> {
+    fn own(&self, trees: &[Tree], view: bool, denied: &mut DeniedPaths) -> Vec<PinnedDirectory> {
         let mut held = Vec::new();
         let aliases = self.grants.aliases();
         let own = self.grants.rules().own().iter().filter(|own| own.path != Path::new("/proc"));
@@ -221,7 +221,7 @@ impl Places {
             // A folder that isn't there yet could be made, with a configuration in it that counts from then on.
             if writable && own.path.extension().is_none() && std::fs::symlink_metadata(&own.path).is_err() {
                 let _ = own.path.parent().map(std::fs::create_dir_all);
-                held.extend(Held::at(&own.path));
+                held.extend(PinnedDirectory::at(&own.path));
             }
             if own.secret { &mut denied.hidden } else { &mut denied.frozen }.insert(own.path.clone());
         }
@@ -233,7 +233,7 @@ impl Places {
             // A file of that name would count the next time, or keep Berth from starting there.
             let configuration = root.join(OWN_NAMES[0]);
             if writable(root) && std::fs::symlink_metadata(&configuration).map_or(true, |there| there.is_dir()) {
-                held.extend(Held::at(&configuration));
+                held.extend(PinnedDirectory::at(&configuration));
             }
             denied.frozen.extend(OWN_NAMES.iter().map(|name| root.join(name)).filter(|path| path.exists()));
             // Of a worktree, it says where its repository lies: another one would have another configuration.
@@ -242,7 +242,7 @@ impl Places {
             let Ok(git) = root.join(".git").canonicalize() else { continue };
             if git.is_dir() && writable(&git) {
                 // Made by the command otherwise.
-                held.extend(Held::at(&git.join(RUN_LATER[0])));
+                held.extend(PinnedDirectory::at(&git.join(RUN_LATER[0])));
             }
             let later = RUN_LATER.iter().map(|name| git.join(name)).filter(|path| path.exists());
             let by_itself = |path: &Path| roots.iter().any(|other| other != root && other.starts_with(root) && path.starts_with(other));
@@ -268,12 +268,12 @@ fn pinned(trees: &[Tree], denied: impl Iterator<Item = PathBuf>) -> Vec<String> 
 
 /// What lies in the trees and isn't for processes.
 #[derive(Debug, Default)]
-pub(super) struct Denied {
+pub(super) struct DeniedPaths {
     pub(super) hidden: BTreeSet<PathBuf>,
     pub(super) frozen: BTreeSet<PathBuf>,
 }
 
-impl Denied {
+impl DeniedPaths {
     fn hide(&mut self, path: PathBuf) -> Result<(), PlacesError> {
         Self::add(&mut self.hidden, path)
     }
@@ -292,16 +292,16 @@ impl Denied {
 }
 
 /// A walk that asks the rules about everything.
-pub(super) struct Look<'l> {
+pub(super) struct DenialWalk<'l> {
     /// The rules of the grants. None outside of them.
     pub(super) rules: Option<&'l FileRules>,
     /// The rules about the call.
     pub(super) call: Option<&'l dyn PathRules>,
-    pub(super) denied: &'l mut Denied,
+    pub(super) denied: &'l mut DeniedPaths,
     pub(super) left: usize,
 }
 
-impl Look<'_> {
+impl DenialWalk<'_> {
     /// Looks at what lies below a folder, which is `writable`.
     pub(super) fn below(&mut self, folder: &Path, depth: usize, writable: bool) -> Result<(), PlacesError> {
         let entries = match std::fs::read_dir(folder) {

@@ -20,7 +20,7 @@ const BUFFER: usize = 32 << 10;
 
 /// What a walk has found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SocketScan {
     /// Sockets on which somebody listens.
     pub(super) sockets: Vec<PathBuf>,
     /// Directories that can't be read; whoever knows the name of a socket in one may still reach it.
@@ -32,14 +32,14 @@ pub(super) struct Found {
 /// A walk through one directory. It enters no link, and nothing of `passed`.
 pub(super) struct Walk<'w> {
     pub(super) passed: &'w dyn Fn(&Path) -> bool,
-    pub(super) found: Found,
+    pub(super) found: SocketScan,
     left: usize,
     buffer: Vec<u8>,
 }
 
 impl<'w> Walk<'w> {
     pub(super) fn new(passed: &'w dyn Fn(&Path) -> bool) -> Self {
-        Self { passed, found: Found::default(), left: MAX_LOOKED_AT, buffer: Vec::with_capacity(BUFFER) }
+        Self { passed, found: SocketScan::default(), left: MAX_LOOKED_AT, buffer: Vec::with_capacity(BUFFER) }
     }
 
     /// Looks at everything below `root`.

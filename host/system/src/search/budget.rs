@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::model::{Control, Ending, MAX_RESULTS, Skipped};
+use super::model::{Control, Ending, MAX_RESULTS, SkipCounts};
 use crate::files::FileView;
 
 /// The most text of one answer. Paths count for every line that names one, as they do once the answer crosses into a guest.
@@ -87,7 +87,7 @@ impl<'c> Budget<'c> {
 
     /// Tells who watches the view where the search did not come to see what it would have seen: that may be otherwise the next time, and
     /// nothing of it shows. What a limit left out doesn't belong to the answer.
-    pub(super) fn tell(&self, view: &FileView, skipped: Skipped) {
+    pub(super) fn tell(&self, view: &FileView, skipped: SkipCounts) {
         if skipped.unreadable > 0 || matches!(self.ending(), Ending::Deadline | Ending::Cancelled) {
             view.lost_sight();
         }

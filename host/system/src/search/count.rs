@@ -4,7 +4,7 @@ use grep_searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 
 use super::budget::Budget;
 use super::engine::{self, Engine, FileSink};
-use super::model::{Control, Pattern, Scope, SearchCounts, SearchError, Skipped};
+use super::model::{Control, Pattern, Scope, SearchCounts, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
@@ -41,7 +41,7 @@ struct Counter<'c> {
 }
 
 impl Visitor for Counter<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
         let mut file = FileCount { budget: self.budget, lines: 0, binary: false };
         self.engine.search(item, &mut file, skipped, before_long);
         // A count that was cut short is none.

@@ -8,8 +8,8 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink
 
 use super::budget::Budget;
 use super::folder;
-use super::guard::{Compiled, Guarded};
-use super::model::{MAX_CONTEXT, Pattern, SearchError, Skipped};
+use super::guard::{CompiledPattern, GuardedMatcher};
+use super::model::{MAX_CONTEXT, Pattern, SearchError, SkipCounts};
 use super::walk::Item;
 use crate::files::FileView;
 
@@ -31,7 +31,7 @@ const LARGE: u64 = 1 << 20;
 /// # Errors
 ///
 /// [`SearchError::InvalidPattern`] with the engine's explanation.
-pub(super) fn compile(pattern: &Pattern) -> Result<Compiled, SearchError> {
+pub(super) fn compile(pattern: &Pattern) -> Result<CompiledPattern, SearchError> {
     let mut builder = RegexMatcherBuilder::new();
     builder.multi_line(true).case_insensitive(!pattern.case_sensitive).size_limit(MAX_REGEX).dfa_size_limit(MAX_REGEX);
     // `a$` finds an `a` before CRLF too, which the lines are shown without. Who names the carriage return means it, and `\r$` finds it.
@@ -42,7 +42,7 @@ pub(super) fn compile(pattern: &Pattern) -> Result<Compiled, SearchError> {
         // Promises that no match spans lines, which lets the engine search whole buffers instead of lines.
         builder.line_terminator(Some(b'\n'));
     }
-    Compiled::new(builder, &pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
+    CompiledPattern::new(builder, &pattern.regex).map_err(|error| SearchError::InvalidPattern(error.to_string()))
 }
 
 fn names_a_return(regex: &str) -> bool {
@@ -52,7 +52,7 @@ fn names_a_return(regex: &str) -> bool {
 
 /// Searches files, one at a time. Every thread has its own, since it keeps buffers and caches.
 pub(super) struct Engine<'e> {
-    matcher: Guarded<'e>,
+    matcher: GuardedMatcher<'e>,
     searcher: Searcher,
     buffer: Vec<u8>,
     view: &'e FileView,
@@ -69,7 +69,7 @@ pub(super) trait FileSink: Sink<Error = io::Error> {
 
 impl<'e> Engine<'e> {
     /// `compiled` is what [`compile`] made of `pattern`.
-    pub(super) fn new(compiled: &'e Compiled, pattern: &Pattern, view: &'e FileView, budget: &'e Budget<'e>) -> Self {
+    pub(super) fn new(compiled: &'e CompiledPattern, pattern: &Pattern, view: &'e FileView, budget: &'e Budget<'e>) -> Self {
         let context = |lines: u32| lines.min(MAX_CONTEXT) as usize;
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -81,16 +81,16 @@ impl<'e> Engine<'e> {
             .memory_map(MmapChoice::never())
             .heap_limit(Some(MAX_HEAP))
             .build();
-        Self { matcher: Guarded::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], view, budget, searched: 0 }
+        Self { matcher: GuardedMatcher::new(compiled, &searcher, budget), searcher, buffer: vec![0; IN_ONE_GO], view, budget, searched: 0 }
     }
 
     /// Searches the file that `item` names, if it still is one. Calls `before_long` if it is large.
-    pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
+    pub(super) fn search(&mut self, item: &Item<'_>, sink: &mut impl FileSink, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
         let Ok((file, stat)) = folder::open_file(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
-        self.view.saw(item.path, &stat, Some(file.as_fd()));
+        self.view.record(item.path, &stat, Some(file.as_fd()));
         let size = folder::size(&stat);
         if size >= LARGE {
             before_long();
@@ -115,7 +115,7 @@ impl<'e> Engine<'e> {
             // Files that tell no size, in /proc for one, may have content all the same.
             _ => {
                 let left = if size == 0 { u64::MAX } else { size };
-                self.searcher.search_reader(&self.matcher, Watched { file, left, budget: self.budget }, sink)
+                self.searcher.search_reader(&self.matcher, BudgetedFile { file, left, budget: self.budget }, sink)
             }
         }
     }
@@ -134,14 +134,14 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// A file that ends in an error once the search is over.
-struct Watched<'w> {
+struct BudgetedFile<'w> {
     file: BorrowedFd<'w>,
     /// What of the size that it had when it was opened is left: a file that grows faster than it is read has an end.
     left: u64,
     budget: &'w Budget<'w>,
 }
 
-impl Read for Watched<'_> {
+impl Read for BudgetedFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
             return Ok(0);

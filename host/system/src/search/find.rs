@@ -4,7 +4,7 @@ use rustix::fs::FileType;
 
 use super::budget::Budget;
 use super::folder;
-use super::model::{Control, Entries, EntryKind, Scope, SearchEntry, SearchError, Skipped};
+use super::model::{Control, Entries, EntryKind, Scope, SearchEntry, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
@@ -36,13 +36,13 @@ struct Lister<'l> {
 }
 
 impl Visitor for Lister<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, _before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, _before_long: &mut dyn FnMut()) {
         // Asked before a place is taken, so that an entry that is gone costs none.
         let Ok(stat) = folder::stat(item.folder.as_fd(), item.name) else {
             skipped.unreadable += 1;
             return;
         };
-        self.view.saw(item.path, &stat, None);
+        self.view.record(item.path, &stat, None);
         if !self.budget.take() {
             return;
         }

@@ -5,7 +5,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkFinish, Si
 
 use super::budget::Budget;
 use super::engine::{self, Engine, FileSink};
-use super::model::{Control, Line, Lines, MAX_LINE_CHARS, Pattern, Scope, SearchError, Skipped};
+use super::model::{Control, Line, Lines, MAX_LINE_CHARS, Pattern, Scope, SearchError, SkipCounts};
 use super::root::{self, Root};
 use super::walk::{Item, Visitor, Walk};
 use crate::files::FileView;
@@ -54,7 +54,7 @@ struct Reader<'r> {
 }
 
 impl Visitor for Reader<'_> {
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
         let mut file =
             FileLines { root: self.root, rest: item.rest, budget: self.budget, path: None, lines: Vec::new(), kept: 0, binary: false };
         self.engine.search(item, &mut file, skipped, before_long);

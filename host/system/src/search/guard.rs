@@ -33,7 +33,7 @@ const SLOWEST_BYTES_PER_MICROSECOND: u64 = 16;
 
 /// A compiled pattern, shared by the threads of a search.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledPattern {
     builder: RegexMatcherBuilder,
     regex: String,
     matcher: RegexMatcher,
@@ -42,8 +42,8 @@ pub(super) struct Compiled {
 }
 
 /// See the module. Every thread has its own.
-pub(super) struct Guarded<'g> {
-    compiled: &'g Compiled,
+pub(super) struct GuardedMatcher<'g> {
+    compiled: &'g CompiledPattern,
     /// A clone has caches of its own.
     matcher: RegexMatcher,
     budget: &'g Budget<'g>,
@@ -55,15 +55,15 @@ pub(super) struct Guarded<'g> {
 
 /// The search is over, or the pattern is too slow for the text.
 #[derive(Debug)]
-pub(super) struct Stopped;
+pub(super) struct StopError;
 
-impl fmt::Display for Stopped {
+impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the search is over, or the pattern is too slow for this file")
     }
 }
 
-impl Compiled {
+impl CompiledPattern {
     /// Compiles `regex`.
     ///
     /// # Errors
@@ -86,9 +86,9 @@ impl Compiled {
     }
 }
 
-impl<'g> Guarded<'g> {
+impl<'g> GuardedMatcher<'g> {
     /// For a search by `searcher`.
-    pub(super) fn new(compiled: &'g Compiled, searcher: &Searcher, budget: &'g Budget<'g>) -> Self {
+    pub(super) fn new(compiled: &'g CompiledPattern, searcher: &Searcher, budget: &'g Budget<'g>) -> Self {
         let matcher = compiled.matcher.clone();
         let repeats = searcher.multi_line_with_matcher(&matcher);
         Self { compiled, matcher, budget, repeats, tried: Cell::new(false) }
@@ -100,16 +100,16 @@ impl<'g> Guarded<'g> {
     }
 
     /// Makes sure that the engine gets through `text` in time.
-    fn try_out(&self, text: &[u8]) -> Result<(), Stopped> {
+    fn try_out(&self, text: &[u8]) -> Result<(), StopError> {
         if text.len() <= UNTRIED || self.tried.get() {
             return Ok(());
         }
-        let trial = self.compiled.trial().ok_or(Stopped)?;
+        let trial = self.compiled.trial().ok_or(StopError)?;
         let until = thread_cpu() + TRIAL + Duration::from_micros(text.len() as u64 / SLOWEST_BYTES_PER_MICROSECOND);
         for window in text.chunks(WINDOW) {
             let _found = trial.is_match(window).map_err(stopped)?;
             if !self.budget.check() || thread_cpu() > until {
-                return Err(Stopped);
+                return Err(StopError);
             }
         }
         self.tried.set(self.repeats);
@@ -117,28 +117,28 @@ impl<'g> Guarded<'g> {
     }
 }
 
-impl Matcher for Guarded<'_> {
+impl Matcher for GuardedMatcher<'_> {
     type Captures = NoCaptures;
-    type Error = Stopped;
+    type Error = StopError;
 
-    fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Stopped> {
+    fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, StopError> {
         self.try_out(text)?;
         self.matcher.find_at(text, at).map_err(stopped)
     }
 
-    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Stopped> {
+    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, StopError> {
         self.try_out(text)?;
         self.matcher.shortest_match_at(text, at).map_err(stopped)
     }
 
     /// Called only where no match spans lines, so that lines can be looked at piece by piece.
-    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Stopped> {
+    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, StopError> {
         let mut start = 0;
         while start < text.len() {
             let piece = &text[start..start + lines_up_to(&text[start..], STRIDE)];
             // The clock costs too much for every short line that a match leaves, and little beside a piece.
             if self.budget.has_ended() || (piece.len() > WINDOW && !self.budget.check()) {
-                return Err(Stopped);
+                return Err(StopError);
             }
             self.try_out(piece)?;
             let found = self.matcher.find_candidate_line(piece).map_err(stopped)?;
@@ -155,7 +155,7 @@ impl Matcher for Guarded<'_> {
         Ok(None)
     }
 
-    fn new_captures(&self) -> Result<NoCaptures, Stopped> {
+    fn new_captures(&self) -> Result<NoCaptures, StopError> {
         Ok(NoCaptures::new())
     }
 
@@ -180,6 +180,6 @@ fn lines_up_to(text: &[u8], most: usize) -> usize {
     }
 }
 
-fn stopped(_never: NoError) -> Stopped {
-    Stopped
+fn stopped(_never: NoError) -> StopError {
+    StopError
 }

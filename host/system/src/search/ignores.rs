@@ -70,7 +70,7 @@ pub(super) struct Place<'a> {
 
 /// Which of the names that matter here a directory has.
 #[derive(Clone, Copy, Debug, Default)]
-struct Present {
+struct MarkerNames {
     ignore: bool,
     git_ignore: bool,
     git: bool,
@@ -98,11 +98,11 @@ impl Ignores {
     }
 
     /// The ignore files of a directory of which `names` are the entries, below `above`.
-    pub(super) fn of_entries(place: Place<'_>, names: &Names, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    pub(super) fn from_entries(place: Place<'_>, names: &Names, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
         if !names.any_hidden {
             return above;
         }
-        let mut present = Present::default();
+        let mut present = MarkerNames::default();
         for index in 0..names.len() {
             match names.name(index).to_bytes() {
                 b".ignore" => present.ignore = true,
@@ -115,17 +115,17 @@ impl Ignores {
     }
 
     /// The same for a directory whose entries are not read.
-    pub(super) fn of_directory(place: Place<'_>, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    pub(super) fn from_directory(place: Place<'_>, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
         let has = |name: &CStr| {
             let is_there = folder::stat(place.dir, name).is_ok();
-            place.view.saw_whether(&[place.prefix, name.to_bytes()].concat(), is_there);
+            place.view.record_presence(&[place.prefix, name.to_bytes()].concat(), is_there);
             is_there
         };
-        let present = Present { ignore: has(c".ignore"), git_ignore: has(c".gitignore"), git: has(c".git") };
+        let present = MarkerNames { ignore: has(c".ignore"), git_ignore: has(c".gitignore"), git: has(c".git") };
         Self::load(place, present, above)
     }
 
-    fn load(place: Place<'_>, present: Present, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
+    fn load(place: Place<'_>, present: MarkerNames, above: Option<Arc<Self>>) -> Option<Arc<Self>> {
         if !(present.ignore || present.git_ignore || present.git) {
             return above;
         }
@@ -167,13 +167,13 @@ impl Place<'_> {
             Ok(opened) => opened,
             Err(errno) => {
                 match errno {
-                    Errno::NOENT | Errno::NOTDIR => self.view.saw_whether(&real, false),
+                    Errno::NOENT | Errno::NOTDIR => self.view.record_presence(&real, false),
                     _ => self.view.lost_sight(),
                 }
                 return None;
             }
         };
-        self.view.saw(&real, &stat, Some(file.as_fd()));
+        self.view.record(&real, &stat, Some(file.as_fd()));
         if folder::size(&stat) > MAX_BYTES {
             self.room.leave_out();
             return None;

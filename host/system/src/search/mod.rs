@@ -25,5 +25,5 @@ pub use find::find;
 pub use grep::grep;
 pub use model::{
     Control, Ending, Entries, EntryKind, Line, Lines, MAX_CONTEXT, MAX_LINE_CHARS, MAX_RESULTS, Pattern, Scope, SearchCounts, SearchEntry,
-    SearchError, Skipped,
+    SearchError, SkipCounts,
 };

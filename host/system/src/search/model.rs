@@ -112,7 +112,7 @@ pub enum Ending {
 
 /// What was met and left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkipCounts {
     /// By the operator's rules. A refused directory counts once, whatever it holds.
     pub denied: u64,
     /// No permission, an I/O error, too large to hold, too deep, moved or gone meanwhile.
@@ -122,7 +122,7 @@ pub struct Skipped {
     pub binary: u64,
 }
 
-impl Skipped {
+impl SkipCounts {
     pub(super) fn add(&mut self, other: Self) {
         self.denied += other.denied;
         self.unreadable += other.unreadable;
@@ -138,7 +138,7 @@ pub struct Entries {
     /// Why there is no more.
     pub ending: Ending,
     /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
     /// CPU time of the threads beside the caller's.
     pub cpu: Duration,
 }
@@ -155,7 +155,7 @@ pub struct Lines {
     /// Why there is no more.
     pub ending: Ending,
     /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
     /// CPU time of the threads beside the caller's.
     pub cpu: Duration,
 }
@@ -170,7 +170,7 @@ pub struct SearchCounts {
     /// Why there is no more.
     pub ending: Ending,
     /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkipCounts,
     /// CPU time of the threads beside the caller's.
     pub cpu: Duration,
 }

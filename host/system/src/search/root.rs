@@ -14,7 +14,7 @@ use super::folder::{self, Folder, Names};
 use super::ignores::{Ignores, Place, Room};
 use super::model::{Scope, SearchError};
 use super::walk::scratch;
-use crate::files::{FileError, FileView, Found};
+use crate::files::{FileError, FileView, ResolvedObject};
 
 /// The directory to walk, or the one file to look at.
 #[derive(Debug)]
@@ -57,25 +57,25 @@ impl Root {
         format!("{}{slash}{}", self.spelled, String::from_utf8_lossy(rest))
     }
 
-    fn directory(view: &FileView, found: &Found, scope: &Scope, room: Option<&Arc<Room>>) -> Result<Self, Errno> {
+    fn directory(view: &FileView, found: &ResolvedObject, scope: &Scope, room: Option<&Arc<Room>>) -> Result<Self, Errno> {
         let fd = folder::open_directory(found.handle.as_fd(), c".")?;
         // As everywhere in the walk: what was moved since the rules decided on it is gone.
         if !folder::lies_at(fd.as_fd(), found.path.as_os_str().as_bytes()) {
             return Err(Errno::NOENT);
         }
-        view.saw_at(found.path.as_os_str().as_bytes(), fd.as_fd());
+        view.record_at(found.path.as_os_str().as_bytes(), fd.as_fd());
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut Vec::new()));
         let prefix = prefix(&found.path);
         let mut ignores = None;
         if let Some(room) = room {
             let place = Place { view, dir: fd.as_fd(), prefix: &prefix, room };
-            ignores = Ignores::of_entries(place, &names, ignores_above(view, &found.path, room));
+            ignores = Ignores::from_entries(place, &names, ignores_above(view, &found.path, room));
         }
         let folder = Folder::new(fd, prefix, 0, ignores, names);
         Ok(Self { folder: Arc::new(folder), is_cut: !whole, is_file: false, spelled: scope.root.clone() })
     }
 
-    fn file(view: &FileView, found: &Found, spelled: &str) -> Result<Self, FileError> {
+    fn file(view: &FileView, found: &ResolvedObject, spelled: &str) -> Result<Self, FileError> {
         let (Some(parent), Some(name)) = (found.path.parent(), found.path.file_name()) else {
             return Err(Errno::INVAL.into());
         };
@@ -93,10 +93,10 @@ fn ignores_above(view: &FileView, path: &Path, room: &Arc<Room>) -> Option<Arc<I
     // Of the directories themselves, only the files count that are told of below.
     let untold = view.untold();
     let readable = path.ancestors().skip(1).map_while(|above| untold.find(above).ok());
-    let above: Vec<Found> = readable.collect();
+    let above: Vec<ResolvedObject> = readable.collect();
     above.iter().rev().fold(None, |ignores, found| {
         let place = Place { view, dir: found.handle.as_fd(), prefix: &prefix(&found.path), room };
-        Ignores::of_directory(place, ignores)
+        Ignores::from_directory(place, ignores)
     })
 }
 

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 
 use super::budget::Budget;
 use super::engine::{self, Engine, FileSink};
-use super::model::{Control, Ending, Pattern, Scope, Skipped};
+use super::model::{Control, Ending, Pattern, Scope, SkipCounts};
 use super::root;
-use super::walk::{Item, Visitor, Walk, Walked};
+use super::walk::{Item, Visitor, Walk, WalkResult};
 use crate::files::{FileView, Grants};
 
 fn tree() -> (TempDir, FileView, Scope) {
@@ -46,13 +46,13 @@ fn control(threads: usize) -> Control {
 struct Each<F>(F);
 
 impl<F: Fn() + Send> Visitor for Each<F> {
-    fn visit(&mut self, _item: &Item<'_>, _skipped: &mut Skipped, before_long: &mut dyn FnMut()) {
+    fn visit(&mut self, _item: &Item<'_>, _skipped: &mut SkipCounts, before_long: &mut dyn FnMut()) {
         before_long();
         (self.0)();
     }
 }
 
-fn walk<F: Fn() + Send + Copy + Sync>(view: &FileView, scope: &Scope, budget: &Budget<'_>, each: F) -> Walked<Each<F>> {
+fn walk<F: Fn() + Send + Copy + Sync>(view: &FileView, scope: &Scope, budget: &Budget<'_>, each: F) -> WalkResult<Each<F>> {
     let (root, filter) = root::open(view, scope, 2).expect("the root");
     let walk = Walk { view, root: &root, filter: &filter, budget, files_only: true, max_depth: None };
     walk.run(|| Each(each))
@@ -187,7 +187,7 @@ fn a_cancelled_search_stops_inside_a_file() {
     let mut engine = Engine::new(&compiled, &pattern, &view, &budget);
     let (root, _) = root::open(&view, &scope, 2).expect("the root");
     let mut sink = CancelAtMatch { control: &control, matches: 0 };
-    let mut skipped = Skipped::default();
+    let mut skipped = SkipCounts::default();
     let path = [&root.folder.prefix, &b"file"[..]].concat();
     engine.search(&Item { folder: &root.folder, name: c"file", path: &path, rest: b"file" }, &mut sink, &mut skipped, &mut || ());
     assert_eq!(budget.ending(), Ending::Cancelled);

@@ -17,7 +17,7 @@ use super::budget::{Budget, thread_cpu};
 use super::filter::{Filter, Verdict};
 use super::folder::{self, Folder, Names};
 use super::ignores::{Ignores, Place};
-use super::model::Skipped;
+use super::model::SkipCounts;
 use super::queue::{Queue, Task};
 use super::root::Root;
 use crate::files::FileView;
@@ -61,24 +61,24 @@ pub(super) struct Item<'i> {
 /// What is done with each item. Every thread has its own.
 pub(super) trait Visitor: Send {
     /// Looks at an item; what can't be used is counted in `skipped`. Calls `before_long` when it knows that this will take a while.
-    fn visit(&mut self, item: &Item<'_>, skipped: &mut Skipped, before_long: &mut dyn FnMut());
+    fn visit(&mut self, item: &Item<'_>, skipped: &mut SkipCounts, before_long: &mut dyn FnMut());
 }
 
 /// What a walk leaves behind.
 #[derive(Debug)]
-pub(super) struct Walked<V> {
+pub(super) struct WalkResult<V> {
     /// One for each thread that ran.
     pub(super) visitors: Vec<V>,
-    pub(super) skipped: Skipped,
+    pub(super) skipped: SkipCounts,
     /// CPU time of the threads beside the caller's.
     pub(super) cpu: Duration,
 }
 
 impl Walk<'_> {
     /// Walks. `visitor` makes one visitor for each thread; the calling thread is the first, others start when there is work for them.
-    pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> Walked<V> {
+    pub(super) fn run<V: Visitor>(&self, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
         let queue = Queue::new();
-        let mut skipped = Skipped { unreadable: u64::from(self.root.is_cut), ..Skipped::default() };
+        let mut skipped = SkipCounts { unreadable: u64::from(self.root.is_cut), ..SkipCounts::default() };
         let mut visitors = Vec::new();
         let mut cpu = Duration::ZERO;
         thread::scope(|scope| {
@@ -108,22 +108,22 @@ impl Walk<'_> {
             }
         });
         skipped.unreadable += self.filter.room().map_or(0, |room| room.left_out());
-        Walked { visitors, skipped, cpu }
+        WalkResult { visitors, skipped, cpu }
     }
 }
 
 /// One thread of a walk.
 struct Worker<'w, V> {
     walk: &'w Walk<'w>,
-    others: Others<'w>,
+    others: PeerThreads<'w>,
     visitor: V,
-    skipped: Skipped,
+    skipped: SkipCounts,
     visited: u32,
     scratch: Vec<u8>,
 }
 
 /// The other threads, as one of them sees them.
-struct Others<'w> {
+struct PeerThreads<'w> {
     queue: &'w Queue,
     /// Starts them; empty once they run.
     start: Option<&'w mut dyn FnMut()>,
@@ -132,12 +132,12 @@ struct Others<'w> {
 
 impl<'w, V: Visitor> Worker<'w, V> {
     fn new(walk: &'w Walk<'w>, queue: &'w Queue, visitor: V, start_others: Option<&'w mut dyn FnMut()>) -> Self {
-        let others = Others { queue, start: start_others, began: Instant::now() };
-        Self { walk, others, visitor, skipped: Skipped::default(), visited: 0, scratch: Vec::new() }
+        let others = PeerThreads { queue, start: start_others, began: Instant::now() };
+        Self { walk, others, visitor, skipped: SkipCounts::default(), visited: 0, scratch: Vec::new() }
     }
 
     /// Works until there is nothing left, beginning with `first`.
-    fn run(mut self, first: Option<&Arc<Folder>>) -> (V, Skipped) {
+    fn run(mut self, first: Option<&Arc<Folder>>) -> (V, SkipCounts) {
         // Runs in a panic too: the others would wait for ever.
         let _close = CloseOnDrop(self.others.queue);
         if let Some(first) = first
@@ -174,14 +174,14 @@ impl<'w, V: Visitor> Worker<'w, V> {
         if !folder::lies_at(fd.as_fd(), &path) {
             return None;
         }
-        self.walk.view.saw_at(&path, fd.as_fd());
+        self.walk.view.record_at(&path, fd.as_fd());
         path.push(b'/');
         let (names, whole) = Names::read(fd.as_fd(), scratch(&mut self.scratch));
         self.skipped.unreadable += u64::from(!whole);
         let mut ignores = parent.ignores.clone();
         if let Some(room) = self.walk.filter.room() {
             let place = Place { view: self.walk.view, dir: fd.as_fd(), prefix: &path, room };
-            ignores = Ignores::of_entries(place, &names, ignores);
+            ignores = Ignores::from_entries(place, &names, ignores);
         }
         Some(Arc::new(Folder::new(fd, path, parent.depth + 1, ignores, names)))
     }
@@ -270,7 +270,7 @@ impl<'w, V: Visitor> Worker<'w, V> {
     }
 }
 
-impl Others<'_> {
+impl PeerThreads<'_> {
     /// Asks for help with the files of `folder` where someone has nothing to do.
     fn offer(&mut self, folder: &Arc<Folder>) {
         self.start_in_time();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use berth_contract::{Access, CancellationToken};
 use berth_policy::files::{Grant, PathGlobs};
 use berth_system::files::{FileView, Grants};
-use berth_system::search::{Control, Ending, Entries, Lines, Pattern, Scope, SearchCounts, Skipped, count, find, grep};
+use berth_system::search::{Control, Ending, Entries, Lines, Pattern, Scope, SearchCounts, SkipCounts, count, find, grep};
 use tempfile::TempDir;
 
 pub(crate) struct Tree {
@@ -123,4 +123,4 @@ pub(crate) fn pattern(regex: &str) -> Pattern {
     Pattern { regex: regex.to_owned(), case_sensitive: true, ..Pattern::default() }
 }
 
-pub(crate) const NOTHING: Skipped = Skipped { denied: 0, unreadable: 0, binary: 0 };
+pub(crate) const NOTHING: SkipCounts = SkipCounts { denied: 0, unreadable: 0, binary: 0 };

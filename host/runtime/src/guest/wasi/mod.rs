@@ -111,7 +111,7 @@ impl Files {
     /// Tells who watches the call that it has looked at an open directory.
     fn saw_open(&mut self, dir: BorrowedFd<'_>) -> Result<(), Errno> {
         self.looked = true;
-        self.view.as_ref().map_or(Ok(()), |view| view.saw_open(dir))
+        self.view.as_ref().map_or(Ok(()), |view| view.record_open(dir))
     }
 
     /// Whether nothing may be written, whatever the grants say.

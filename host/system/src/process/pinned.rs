@@ -15,13 +15,13 @@ const ATTEMPTS: usize = 16;
 
 /// A directory that stays as long as this is held.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct PinnedDirectory {
     path: PathBuf,
     /// Locked, shared with the other commands that found it.
     handle: OwnedFd,
 }
 
-impl Held {
+impl PinnedDirectory {
     /// Makes the directory, or finds it. None where there is something else, or nothing can be made: then neither can a command.
     pub(super) fn at(path: &Path) -> Option<Self> {
         for _ in 0..ATTEMPTS {
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PinnedDirectory {
     fn drop(&mut self) {
         // A command in whose view it is mounted would lose it.
         let is_last = rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -71,22 +71,22 @@ mod tests {
     fn the_last_to_end_removes_what_stood_there_for_this_alone() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("hooks");
-        let first = Held::at(&path).expect("it is made");
-        let second = Held::at(&path).expect("it is found");
+        let first = PinnedDirectory::at(&path).expect("it is made");
+        let second = PinnedDirectory::at(&path).expect("it is found");
         drop(first);
         assert!(path.is_dir());
         drop(second);
         assert!(!path.exists());
         // One of somebody else's, and one in which something lies by now.
         std::fs::create_dir(&path).expect("a folder");
-        drop(Held::at(&path));
+        drop(PinnedDirectory::at(&path));
         assert!(path.is_dir());
         std::fs::remove_dir(&path).expect("it is removed");
-        let held = Held::at(&path);
+        let held = PinnedDirectory::at(&path);
         std::fs::write(path.join("file"), "").expect("a file");
         drop(held);
         assert!(path.join("file").exists());
         std::fs::write(dir.path().join("file"), "").expect("a file");
-        assert!(Held::at(&dir.path().join("file")).is_none() && Held::at(&dir.path().join("none/hooks")).is_none());
+        assert!(PinnedDirectory::at(&dir.path().join("file")).is_none() && PinnedDirectory::at(&dir.path().join("none/hooks")).is_none());
     }
 }
