@@ -9,6 +9,37 @@ use super::{Violation, at};
 /// What one module names of another: where, for whoever cuts it.
 type Edges<'t> = BTreeMap<String, BTreeMap<String, (&'t File, usize)>>;
 
+/// Circles that are still there: a crate, and the modules of its circle. Who cuts one takes it out here.
+const KNOWN: [(&str, &[&str]); 2] = [
+    ("host/commands/src/", &["grammar", "last"]),
+    (
+        "host/config/src/",
+        &[
+            "answers",
+            "ceiling",
+            "check",
+            "dependencies",
+            "file",
+            "filters",
+            "governing",
+            "keys",
+            "load",
+            "narrow",
+            "output",
+            "policy",
+            "project",
+            "renamed",
+            "rule",
+            "secret",
+            "serve",
+            "shell",
+            "types",
+            "variables",
+            "web",
+        ],
+    ),
+];
+
 pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, _) in tree.rust(&["host/", "plugins/", "tests/", "xtask/"]) {
@@ -36,14 +67,20 @@ fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
     let files: Vec<_> = tree.rust(&folders).map(|(file, source)| (file, source, top(&file.path[folder.len()..]))).collect();
     let edges = edges(&files);
     let reached: BTreeMap<&str, BTreeSet<&str>> = edges.keys().map(|module| (module.as_str(), reached(&edges, module))).collect();
+    let known: &[&str] = KNOWN.iter().find(|(known, _)| *known == folder).map_or(&[], |(_, modules)| modules);
     let in_a_circle = |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
     let mut found = Vec::new();
-    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module)) {
+    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module) && !known.contains(&module.as_str())) {
         for (other, (file, line)) in named {
             if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str())) {
                 let advice = "move what both need into a module below both";
                 found.push(at(file, *line, format!("`{module}` names `{other}`, which leads back to `{module}`: {advice}")));
             }
+        }
+    }
+    for module in known.iter().filter(|module| !in_a_circle(module)) {
+        if let Some((file, ..)) = files.first() {
+            found.push(at(file, 1, format!("`{module}` is in no circle any more: take it out of KNOWN in xtask/src/tidy/modules.rs")));
         }
     }
     found
@@ -67,7 +104,7 @@ fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
     let mut edges = Edges::new();
     for &(file, source, module) in files.iter().filter(|(_, _, module)| !is_root(module)) {
         for (line, path) in source.paths() {
-            let Some(named) = path.strip_prefix("crate::").and_then(|path| path.split("::").next()) else { continue };
+            let Some(named) = from_root(&path, depth(&file.path)).and_then(|path| path.split("::").next()) else { continue };
             let named = if modules.contains(named) { named } else { passed_on.get(named).map_or(named, String::as_str) };
             if modules.contains(named) && named != module && !is_root(named) && !file.is_test(line) {
                 edges.entry(module.to_owned()).or_default().entry(named.to_owned()).or_insert((file, line));
@@ -75,6 +112,17 @@ fn edges<'t>(files: &[(&'t File, &Source, &str)]) -> Edges<'t> {
         }
     }
     edges
+}
+
+/// A path as it goes on from the crate's root, in a file so many modules below it.
+fn from_root(path: &str, depth: usize) -> Option<&str> {
+    path.strip_prefix("crate::").or_else(|| path.strip_prefix("super::".repeat(depth).as_str()))
+}
+
+/// How many modules below its crate's root a file of `src/` is.
+fn depth(path: &str) -> usize {
+    let inside = path.split_once("/src/").map_or(path, |(_, inside)| inside);
+    inside.split('/').count() - usize::from(inside.ends_with("/mod.rs"))
 }
 
 /// All modules to which one leads, itself only if something leads back.
