@@ -6,12 +6,12 @@
 //! something, what is found counts all the same, and the text is unclear.
 
 mod evaluated;
+mod output;
 
 use tree_sitter::{Node, ParseOptions, ParseState, Parser};
 
 use super::calculated::{Rule, Variables, holds};
 use super::document;
-use super::last;
 use super::word::{DISPUTED, Word, expands, word};
 
 /// Why a text is unclear that the grammar can't read.
@@ -153,7 +153,7 @@ pub(super) fn parse(source: &str, steps: &mut usize, variables: &mut Variables) 
     walk.gap(&source[..root.start_byte()], None);
     walk.gap(&source[root.end_byte()..], None);
     walk.run(root);
-    let last = last::node(root, source).and_then(|(node, alone)| {
+    let last = output::last_node(root, source).and_then(|(node, alone)| {
         let mut walk = Walk::new(source);
         walk.command(node, &[], &[]);
         Some((walk.parsed.parts.pop()?, alone))
