@@ -239,13 +239,21 @@ struct Judge<'j> {
     phase: Option<Phase>,
     /// What the call names, by its real path. A person has agreed to it.
     named: Vec<PathBuf>,
+    /// The links before the call by their absolute path, each with where it leads.
+    links: BTreeMap<String, PathBuf>,
 }
 
 impl Judge<'_> {
+    /// Whether a pattern covers an absolute path. One that names a link from the root is about where the link leads, too.
+    fn covers(&self, pattern: &str, path: &Path, ignoring_case: bool) -> bool {
+        let target = self.links.get(pattern).map(|target| target.display().to_string());
+        covers(pattern, path, ignoring_case) || target.is_some_and(|target| covers(&target, path, ignoring_case))
+    }
+
     fn denied(&self, path: &Path, access: Access) -> bool {
         self.rules.sets.iter().flatten().filter(|rule| !rule.allows && self.is_about(rule)).any(|rule| {
             let bound = rule.access.is_none_or(|bound| bound == access || bound == Access::Read);
-            bound && rule.paths.iter().any(|pattern| covers(pattern, path, true))
+            bound && rule.paths.iter().any(|pattern| self.covers(pattern, path, true))
         })
     }
 
@@ -257,7 +265,7 @@ impl Judge<'_> {
         self.rules.sets.iter().filter(|set| set.iter().any(|rule| rule.allows)).all(|set| {
             set.iter().filter(|rule| rule.allows && self.is_about(rule)).any(|rule| {
                 let bound = rule.access.is_none_or(|bound| bound == access || bound == Access::Write);
-                bound && (rule.paths.is_empty() || rule.paths.iter().any(|pattern| covers(pattern, path, false)))
+                bound && (rule.paths.is_empty() || rule.paths.iter().any(|pattern| self.covers(pattern, path, false)))
             })
         })
     }
@@ -265,7 +273,7 @@ impl Judge<'_> {
     /// The first permission that matches, by its number.
     fn permission(&self, path: &Path) -> Option<(usize, &'static str)> {
         let list = self.rules.permissions.get(self.tool)?;
-        list.iter().position(|(pattern, _)| covers(pattern, path, true)).map(|number| (number, list[number].1))
+        list.iter().position(|(pattern, _)| self.covers(pattern, path, true)).map(|number| (number, list[number].1))
     }
 
     /// Whether the call may reach an absolute path.
@@ -382,7 +390,12 @@ impl Trial<'_> {
         let request = || Request { phase: self.phase, ..Request::new(tool, arguments.clone()) };
         let checked = self.scene.host.check(request());
         let named = checked.subjects.iter().filter(|subject| subject.kind.is_path()).map(|subject| PathBuf::from(&subject.text)).collect();
-        let judge = Judge { rules: &self.rules, tool, phase: self.phase, named };
+        let link = |(path, thing): (&PathBuf, &Thing)| match thing {
+            Thing::Link(target) => Some((self.at(path).display().to_string(), target.clone())),
+            _ => None,
+        };
+        let links = self.before.iter().filter_map(link).collect();
+        let judge = Judge { rules: &self.rules, tool, phase: self.phase, named, links };
         let answer = self.scene.host.call(Request { approver: Some(Person::yes(Scope::Once)), ..request() }).await;
         let (shown, whole) = match &answer.outcome {
             Ok(output) => (format!("{} {:?}", output.joined_text(), output.structured), true),
