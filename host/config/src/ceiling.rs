@@ -5,50 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::check::Leaf;
 use super::keys::dotted;
+use super::leaf::Leaf;
 use super::narrow::{Bases, Whose, narrow};
-use super::{Loaded, Plugin, Problem, Source, file};
-
-/// The organisation's file. Only root can write it, or it ends the start.
-pub const SYSTEM_CEILING: &str = "/etc/berth/ceiling.toml";
-
-/// The variable that names a ceiling beside the organisation's.
-pub(super) const VARIABLE: &str = "BERTH_CEILING";
-
-/// A ceiling that holds.
-#[derive(Clone, Debug)]
-pub struct Ceiling {
-    /// The file.
-    pub path: PathBuf,
-    /// What it took away of what would hold without it.
-    pub taken: Vec<Taken>,
-    /// What it says itself: its rules are decided on apart from the operator's.
-    pub says: Loaded,
-}
-
-impl Ceiling {
-    /// Whether it left no directory of those that were granted to the built-in plugin of this name.
-    pub(super) fn leaves_no_directory(&self, builtin: &str) -> bool {
-        let key = format!("tools.{builtin}.allowed_paths");
-        self.taken.iter().any(|taken| taken.key == key && taken.held.as_array().is_some_and(Vec::is_empty))
-    }
-}
-
-/// A key that a ceiling bounds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Taken {
-    /// The dotted key.
-    pub key: String,
-    /// What would hold without the ceiling; null where nobody said anything.
-    pub wanted: Value,
-    /// Who said that.
-    pub wanted_by: Source,
-    /// What holds instead.
-    pub held: Value,
-    /// The ceiling's line.
-    pub source: Source,
-}
+use super::{Ceiling, Loaded, Plugin, Problem, Taken, file};
 
 /// A ceiling that was read, and bounds nothing yet.
 pub(super) struct Unapplied {

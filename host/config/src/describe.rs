@@ -30,7 +30,7 @@ pub struct KeyDescription {
 
 /// Every table and key, in the order of their definition.
 pub fn describe() -> Vec<TableDescription> {
-    let schema = super::schema();
+    let schema = super::keys::schema();
     let mut tables = Vec::new();
     for (name, property) in properties(&schema) {
         table(&schema, property, name, &mut tables);

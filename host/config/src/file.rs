@@ -14,8 +14,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::ceiling::VARIABLE;
-use super::check::Leaf;
+use super::inputs::VARIABLE;
+use super::leaf::Leaf;
 use super::renamed::rename;
 use super::secret::is_in_secrets;
 use super::{Problem, Source};

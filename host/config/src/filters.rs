@@ -1,19 +1,15 @@
 //! What is left out of answers, so that a model reads what matters.
 
 use std::borrow::Cow;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use berth_policy::SecurityLines;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::rule::{Rule, rules};
-use super::{Folders, Loaded};
 
-/// Bytes of a file of rules.
-const MAX_FILE: usize = 1 << 20;
+/// The name of the plugin that is built in, the one that gets the operator's rules.
+pub const BUILT_IN_FILTERS: &str = "filters";
 
 /// Characters of a regular expression.
 const MAX_EXPRESSION: usize = 512;
@@ -39,7 +35,7 @@ rules!(Filters { enabled: Rule::Ignored, filters_path: Rule::Ignored, chain: Rul
 
 impl Default for Filters {
     fn default() -> Self {
-        let chain = vec![BUILT_IN.to_owned()];
+        let chain = vec![BUILT_IN_FILTERS.to_owned()];
         Self { enabled: true, filters_path: String::new(), chain, security: FilterSecurity::default() }
     }
 }
@@ -100,56 +96,4 @@ impl JsonSchema for WrittenExpression {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION })
     }
-}
-
-/// The name of the plugin that is built in, the one that gets the operator's rules.
-pub const BUILT_IN: &str = "filters";
-
-/// The operator's own rules for the built-in filters, as they are now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterRules {
-    /// Where they stand, whether or not there is a file.
-    pub path: PathBuf,
-    /// Their text. `None`: there is no such file.
-    pub text: Result<Option<String>, String>,
-}
-
-impl Loaded {
-    /// Where the operator's own rules for the built-in filters stand. There need be no such file.
-    pub fn filter_rules_path(&self, folders: &Folders, working_directory: &Path) -> PathBuf {
-        match self.config.tools.filters.filters_path.as_str() {
-            "" => {
-                let beside = self.file.as_deref().and_then(Path::parent).map(|folder| working_directory.join(folder));
-                beside.unwrap_or_else(|| folders.config.clone()).join("filters.toml")
-            }
-            path => self.beside_its_source("tools.filters.filters_path", path, folders, working_directory),
-        }
-    }
-
-    /// Reads the operator's own rules for the built-in filters. Blocks.
-    pub fn filter_rules(&self, folders: &Folders, working_directory: &Path) -> FilterRules {
-        let path = self.filter_rules_path(folders, working_directory);
-        let text = read(&path).map_err(|reason| format!("{}: {reason}", path.display()));
-        FilterRules { path, text }
-    }
-}
-
-fn read(path: &Path) -> Result<Option<String>, String> {
-    // Without waiting for the other end, should the file be a FIFO.
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = match std::fs::File::options().read(true).custom_flags(nonblocking).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut text = String::new();
-    file.take(MAX_FILE as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() > MAX_FILE {
-        return Err("it has more than 1 MiB".to_owned());
-    }
-    toml::from_str::<toml::Table>(&text).map_err(|error| error.to_string())?;
-    Ok(Some(text))
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::Config;
+use super::rule::Rule;
 
 /// A key that can be written, as its path from the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,30 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
+/// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(Config).to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("title".to_owned(), "berth.toml".into());
+    }
+    schema
+}
+
+/// The rule for the key at `path`.
+pub(super) fn rule(path: &[String]) -> Option<Rule> {
+    path.iter().try_fold(Rule::Table(Config::RULES), |above, part| match above {
+        Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
+        Rule::Named(keys) => Some(Rule::Table(keys)),
+        Rule::Each(rule) => Some(*rule),
+        _ => None,
+    })
+}
+
+/// A name that the operator chose, as a part of a dotted key.
+pub fn dotted_name(name: &str) -> String {
+    dotted(&[name.to_owned()])
+}
+
 /// A path as TOML writes it.
 pub(super) fn dotted(path: &[String]) -> String {
     let bare = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-*".contains(c));
@@ -130,5 +155,13 @@ mod tests {
         check("tools.file.zzz", "known there: enabled, allowed_paths, deny_read, allow_read, deny_write");
         check("tools.tools", "`tools` belongs in no table: put it above the first [table]");
         check("a.b.c", "nothing is known there");
+    }
+
+    #[test]
+    fn every_key_has_the_rule_of_its_name() {
+        for key in known().iter().filter(|key| !key.in_list) {
+            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
+            assert!(rule(&key.path).is_some() && table == key.table, "{key:?}: {:?}", rule(&key.path));
+        }
     }
 }

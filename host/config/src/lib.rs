@@ -11,20 +11,25 @@ mod advice;
 mod answers;
 mod bounded;
 mod ceiling;
-mod check;
 mod dependencies;
 mod describe;
 mod egress;
 mod file;
+mod filter_rules;
 mod filters;
 mod folders;
 mod gates;
 mod governing;
+mod hosts;
 mod inline;
+mod inputs;
 pub mod insert;
 mod keys;
+mod leaf;
 mod load;
+mod loaded;
 mod narrow;
+mod network;
 mod output;
 mod paths;
 mod policy;
@@ -35,6 +40,7 @@ mod project;
 mod renamed;
 mod rule;
 mod secret;
+mod secret_problems;
 mod serve;
 mod shell;
 mod source;
@@ -46,46 +52,35 @@ mod web;
 pub use advice::{Advisor, CommandEnd};
 pub use answers::{ResultCache, Retry};
 pub use bounded::Bounded;
-pub use ceiling::{Ceiling, SYSTEM_CEILING, Taken};
 pub use dependencies::{Dependencies, DependencyRule, Ratio};
 pub use describe::{KeyDescription, TableDescription, describe};
-pub use filters::BUILT_IN as BUILT_IN_FILTERS;
-pub use filters::{FilterRules, FilterSecurity, Filters, WrittenExpression};
+pub use filter_rules::FilterRules;
+pub use filters::{BUILT_IN_FILTERS, FilterSecurity, Filters, WrittenExpression};
 pub use folders::Folders;
 pub use governing::{
     ArgumentTest, Authorization, Autonomy, PermissionAction, PermissionRule, PolicyAccess, PolicyEffect, PolicyPhase, PolicyRule,
     PolicyRules, TrustLevel, WrittenPattern,
 };
+pub use hosts::{HostGrant, Method, UrlScheme, WrittenHost, WrittenPrivateHosts};
 pub use inline::inline;
-pub use load::{ConfigEntry, Inputs, Loaded, load, working_directory};
-pub use narrow::Ignored;
+pub use inputs::{Inputs, SYSTEM_CEILING, working_directory};
+pub use keys::{dotted_name, schema};
+pub use load::load;
+pub use loaded::{Ceiling, ConfigEntry, Ignored, Loaded, Project, ProjectTrust, Taken};
+pub use network::{Network, WithoutProxy, WrittenProxy};
 pub use output::{Overflow, Redaction};
 pub use paths::{AllowedPath, PathAccess, PathGlob};
 pub use policy::FilePolicy;
 pub use problem::{Problem, Problems};
 pub use processes::ProcessGrants;
-pub use project::{Project, ProjectTrust, forget, trusted};
+pub use project::{forget, trusted};
 pub use renamed::Renamed;
 pub use secret::{HeaderName, Keyring, PathPrefix, Prefix, QueryName, Secret, WrittenSecretHost};
 pub use serve::{OAuth, Serve, Structured};
 pub use shell::{NetworkGrant, PresetName, ProcessLimits, SandboxMode, Shell, VariableName, WrittenProgram};
 pub use source::Source;
 pub use types::{Approvals, Audit, Config, FileTools, Limits, McpApprovals, OnFailure, Plugin, PluginFolder, PluginLimits, Reload, Tools};
-pub use web::{HostGrant, Method, Network, OtherDomains, UrlScheme, Web, WithoutProxy, WrittenHost, WrittenPrivateHosts, WrittenProxy};
-
-/// A name that the operator chose, as a part of a dotted key.
-pub fn dotted_name(name: &str) -> String {
-    keys::dotted(&[name.to_owned()])
-}
-
-/// The JSON Schema (2020-12) of [`Config`], for editors and for `berth config schema`.
-pub fn schema() -> serde_json::Value {
-    let mut schema = schemars::schema_for!(Config).to_value();
-    if let Some(object) = schema.as_object_mut() {
-        object.insert("title".to_owned(), "berth.toml".into());
-    }
-    schema
-}
+pub use web::{OtherDomains, Web};
 
 #[cfg(test)]
 mod tests;

@@ -4,49 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use berth_contract::text::{cut, neutral_line};
+use berth_contract::text::cut;
 use berth_system::files::real_or_given;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::check::{Leaf, document};
-use super::keys::dotted;
+use super::keys::{dotted, rule};
+use super::leaf::{Leaf, document};
 use super::policy::expand;
-use super::rule::{Rule, rule};
-use super::{AllowedPath, Bounded, Config, FileTools, Folders, Loaded, PathAccess, Problem, Shell, Source};
+use super::rule::Rule;
+use super::{AllowedPath, Bounded, Config, FileTools, Folders, Ignored, Loaded, PathAccess, Problem, Shell, Source};
 
 /// Bytes of a stranger's value that a notice shows.
 const MAX_SHOWN: usize = 80;
-
-/// A key of the working directory's `berth.toml` that would widen what is granted, and so is not followed, or only in part.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ignored {
-    /// The dotted key.
-    pub key: String,
-    /// Whether it is about single rules of a list: `source` is that of the first of them, `proposed` holds them alone, and the others count.
-    pub rules: bool,
-    /// Where it stands.
-    pub source: Source,
-    /// What holds without that file; null where nothing is said.
-    pub current: Value,
-    /// What the file asks for.
-    pub proposed: Value,
-    /// Why it is ignored: a reason for each part of it that is, at least one.
-    pub reasons: Vec<String>,
-}
-
-/// One line with the first reason, without anything that could steer a terminal.
-impl fmt::Display for Ignored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.reasons.first().map_or("", String::as_str);
-        let what = if self.rules { "a rule of " } else { "" };
-        write!(f, "{}: {what}`{}` is ignored: {}", neutral_line(&self.source.to_string()), neutral_line(&self.key), neutral_line(first))?;
-        match self.reasons.len() {
-            0 | 1 => Ok(()),
-            count => write!(f, ", and {} more", count - 1),
-        }
-    }
-}
 
 /// What the file comes to.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use berth_system::state;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::check::Leaf;
+use super::leaf::Leaf;
 use super::narrow::{self, Bases, Whose, narrow};
-use super::{Folders, Ignored, Loaded, Problem, Problems, Source, file};
+use super::{Folders, Loaded, Problem, Problems, Project, ProjectTrust, Source, file};
 
 /// Where the data folder keeps which files are trusted.
 const TRUSTED: &str = "trusted.json";
@@ -19,37 +19,7 @@ const TRUSTED: &str = "trusted.json";
 /// Values in the file, the elements of lists included: enough for a project, and too few to make every start slow.
 const MAX_VALUES: usize = 512;
 
-/// The `berth.toml` of the working directory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Project {
-    /// Its real path.
-    pub path: PathBuf,
-    /// The SHA-256 of its bytes and of where the directories lead that it names, in hexadecimal digits: what the user trusts. A link may
-    /// be changed by whoever brought the file.
-    pub digest: String,
-    /// How much of it counts.
-    pub standing: ProjectTrust,
-    /// What in it would widen what the operator's own configuration grants.
-    pub widening: Vec<Ignored>,
-}
-
-/// How much of the working directory's `berth.toml` counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProjectTrust {
-    /// What narrows. Nobody said more.
-    Narrows,
-    /// What narrows: it was trusted, and has changed since.
-    Changed,
-    /// All of it, as in a file of the user's own, except that it can't take a denial away.
-    Trusted,
-}
-
 impl Project {
-    /// What doesn't count of it.
-    pub fn ignored(&self) -> &[Ignored] {
-        if self.standing == ProjectTrust::Trusted { &[] } else { &self.widening }
-    }
-
     /// Lets all of it count from now on, as long as it stays as it was read.
     ///
     /// # Errors

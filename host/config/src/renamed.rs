@@ -4,8 +4,8 @@ use std::fmt;
 
 use berth_contract::text::neutral_line;
 
-use super::check::Leaf;
 use super::keys::dotted;
+use super::leaf::Leaf;
 use super::{Problem, Source};
 
 /// The name that was, and the one that is.

@@ -58,27 +58,3 @@ macro_rules! rules {
     };
 }
 pub(super) use rules;
-
-/// The rule for the key at `path`.
-pub(super) fn rule(path: &[String]) -> Option<Rule> {
-    path.iter().try_fold(Rule::Table(super::Config::RULES), |above, part| match above {
-        Rule::Table(keys) => keys.iter().find(|(key, _)| key == part).map(|(_, rule)| *rule),
-        Rule::Named(keys) => Some(Rule::Table(keys)),
-        Rule::Each(rule) => Some(*rule),
-        _ => None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::keys::known;
-    use super::*;
-
-    #[test]
-    fn every_key_has_the_rule_of_its_name() {
-        for key in known().iter().filter(|key| !key.in_list) {
-            let table = matches!(rule(&key.path), Some(Rule::Table(_) | Rule::Named(_) | Rule::Each(_)));
-            assert!(rule(&key.path).is_some() && table == key.table, "{key:?}: {:?}", rule(&key.path));
-        }
-    }
-}

@@ -3,13 +3,11 @@
 use std::borrow::Cow;
 
 use berth_policy::egress::{Placement, SecretHost, SecretRule};
-use berth_policy::redact::{self, Keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::keys::dotted;
 use super::rule::{Rule, rules};
-use super::{Loaded, Method, Problem, VariableName};
+use super::{Method, VariableName};
 
 /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -124,12 +122,6 @@ impl Keyring {
     }
 }
 
-/// Secrets of one table.
-const MAX_SECRETS: usize = 64;
-
-/// Characters of a secret's name.
-const MAX_NAME: usize = 64;
-
 /// Characters of a header's name, of what stands before a secret there, of a parameter's name, and of a path.
 const MAX_TEXT: usize = 128;
 
@@ -222,7 +214,7 @@ text!(
 
 impl Secret {
     /// The sources that are named.
-    fn sources(&self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = &'static str> {
         let named = [
             ("env", self.env.is_some()),
             ("file", !self.file.is_empty()),
@@ -255,7 +247,7 @@ impl Secret {
     }
 
     /// Whether one request could be meant for both, and both for the same place in it.
-    fn meets(&self, other: &Self) -> bool {
+    pub(super) fn meets(&self, other: &Self) -> bool {
         let same_place = match (self.placement(), other.placement()) {
             (Placement::Header { name, .. }, Placement::Header { name: other, .. }) => name == other,
             (Placement::Query { name }, Placement::Query { name: other }) => name == other,
@@ -307,67 +299,4 @@ fn hosts_meet(one: &str, other: &str) -> bool {
 pub(super) fn is_in_secrets(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(path[..], ["tools", "web", "secrets", ..] | ["plugins", _, "secrets", ..])
-}
-
-impl Loaded {
-    /// Every secret: the table that has it, `tools.web` or `plugins.NAME`, its name, and itself.
-    pub fn secrets(&self) -> impl Iterator<Item = (String, &str, &Secret)> {
-        let web = self.config.tools.web.secrets.iter().map(|(name, secret)| ("tools.web".to_owned(), name.as_str(), secret));
-        let of_plugins = self.config.plugins.iter().flat_map(|(plugin, table)| {
-            table.secrets.iter().map(move |(name, secret)| (format!("plugins.{plugin}"), name.as_str(), secret))
-        });
-        web.chain(of_plugins)
-    }
-
-    /// What is wrong with secrets that no single value shows.
-    pub(super) fn secret_problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut seen: Vec<(String, &str, &Secret)> = Vec::new();
-        for (table, name, secret) in self.secrets() {
-            let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
-            let mut problem = |key: &str, message: String| problems.push(Problem::new(self.source_below(key), message));
-            let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || redact::text(name, Keys::Settings) != name {
-                problem(&key, format!("[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"));
-                continue;
-            }
-            let sources: Vec<&str> = secret.sources().collect();
-            match sources[..] {
-                [_] => {}
-                [] => problem(
-                    &key,
-                    format!("[{key}] doesn't say where the secret comes from; write one of `env`, `file`, `command` and `keyring`"),
-                ),
-                _ => problem(&key, format!("[{key}] has more than one source: {}; leave one", sources.join(", "))),
-            }
-            if secret.hosts.is_empty() {
-                problem(&key, format!("[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"));
-            }
-            if let Some(name) = &secret.env
-                && redact::text(name.as_str(), Keys::Settings) != name.as_str()
-            {
-                let message = format!("[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself");
-                problem(&format!("{key}.env"), message);
-            }
-            if secret.query.is_some() && (secret.header.is_some() || secret.prefix.is_some()) {
-                problem(&key, format!("[{key}] puts the secret into a header and into the query; leave one"));
-            }
-            if !secret.keyring.is_none() && (secret.keyring.service.is_empty() || secret.keyring.account.is_empty()) {
-                problem(&format!("{key}.keyring"), format!("[{key}] needs both `service` and `account` of `keyring`"));
-            }
-            let same_table = seen.iter().filter(|(known, ..)| *known == table);
-            if same_table.clone().count() == MAX_SECRETS {
-                problem(&key, format!("[{table}.secrets] has more than {MAX_SECRETS} secrets"));
-            }
-            if let Some((_, other, _)) = same_table.clone().find(|(_, _, other)| secret.meets(other)) {
-                let message = format!(
-                    "[{key}] and [{table}.secrets.{other}] could go to the same place of one request; \
-                     make their `hosts`, `methods` or `paths` differ, or put one elsewhere"
-                );
-                problem(&key, message);
-            }
-            seen.push((table, name, secret));
-        }
-        problems
-    }
 }

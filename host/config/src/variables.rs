@@ -6,14 +6,14 @@ use serde::Deserialize;
 use toml::Value;
 use toml::de::ValueDeserializer;
 
-use super::check::Leaf;
 use super::keys::{Key, known, nearest};
+use super::leaf::Leaf;
 use super::renamed::rename;
 use super::{Problem, Source};
 
 /// Variables that begin with `BERTH_` and are no keys: the folders, a ceiling, the log level, and what steers the building of Berth.
 const OTHER: [&str; 6] =
-    ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", super::ceiling::VARIABLE, "BERTH_LOG", "BERTH_PLUGINS_DIR"];
+    ["BERTH_CONFIG_DIR", "BERTH_DATA_DIR", "BERTH_CACHE_DIR", super::inputs::VARIABLE, "BERTH_LOG", "BERTH_PLUGINS_DIR"];
 
 /// Parts of a key: more than any has, and few enough to be read by recursion.
 const MAX_DEPTH: usize = 16;

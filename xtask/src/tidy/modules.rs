@@ -9,34 +9,6 @@ use super::{Violation, at};
 /// What one module names of another: where, for whoever cuts it.
 type Edges<'t> = BTreeMap<String, BTreeMap<String, (&'t File, usize)>>;
 
-/// Circles that are still there: a crate, and the modules of its circle. Who cuts one takes it out here.
-const KNOWN: [(&str, &[&str]); 1] = [(
-    "host/config/src/",
-    &[
-        "answers",
-        "ceiling",
-        "check",
-        "dependencies",
-        "file",
-        "filters",
-        "governing",
-        "keys",
-        "load",
-        "narrow",
-        "output",
-        "policy",
-        "project",
-        "renamed",
-        "rule",
-        "secret",
-        "serve",
-        "shell",
-        "types",
-        "variables",
-        "web",
-    ],
-)];
-
 pub(crate) fn modules_have_one_style(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (file, _) in tree.rust(&["host/", "plugins/", "tests/", "xtask/"]) {
@@ -64,20 +36,14 @@ fn circles(tree: &Tree, folder: &str) -> Vec<Violation> {
     let files: Vec<_> = tree.rust(&folders).map(|(file, source)| (file, source, top(&file.path[folder.len()..]))).collect();
     let edges = edges(&files);
     let reached: BTreeMap<&str, BTreeSet<&str>> = edges.keys().map(|module| (module.as_str(), reached(&edges, module))).collect();
-    let known: &[&str] = KNOWN.iter().find(|(known, _)| *known == folder).map_or(&[], |(_, modules)| modules);
     let in_a_circle = |module: &str| reached.get(module).is_some_and(|reached| reached.contains(module));
     let mut found = Vec::new();
-    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module) && !known.contains(&module.as_str())) {
+    for (module, named) in edges.iter().filter(|(module, _)| in_a_circle(module)) {
         for (other, (file, line)) in named {
             if reached.get(other.as_str()).is_some_and(|reached| reached.contains(module.as_str())) {
                 let advice = "move what both need into a module below both";
                 found.push(at(file, *line, format!("`{module}` names `{other}`, which leads back to `{module}`: {advice}")));
             }
-        }
-    }
-    for module in known.iter().filter(|module| !in_a_circle(module)) {
-        if let Some((file, ..)) = files.first() {
-            found.push(at(file, 1, format!("`{module}` is in no circle any more: take it out of KNOWN in xtask/src/tidy/modules.rs")));
         }
     }
     found

@@ -4,8 +4,9 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
+use super::super::keys::rule;
 use super::super::keys::{Key, known};
-use super::super::rule::{Rule, rule};
+use super::super::rule::Rule;
 use super::narrowing::{USER, attempt, keys};
 use super::*;
 

@@ -1,0 +1,326 @@
+//! Hosts and methods as the operator writes them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use berth_policy::egress::{Grant, HostPattern, PrivateHosts, Scheme};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use super::Bounded;
+
+/// A host, or `*.` and a name for all below it, or `*` for any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenHost(String);
+
+impl WrittenHost {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        matches!((HostPattern::new(&self.0), HostPattern::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other))
+    }
+
+    /// Whether one entry of a list stands for all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(one, other, Self::covers)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenHost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        HostPattern::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenHost {
+    fn schema_name() -> Cow<'static, str> {
+        "Host".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// Private hosts: a name, an address or a range, each with or without a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenPrivateHosts(String);
+
+impl WrittenPrivateHosts {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether one entry of a list opens all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(
+            one,
+            other,
+            |one: &Self, other| matches!((PrivateHosts::new(&one.0), PrivateHosts::new(&other.0)), (Ok(one), Ok(other)) if one.covers(&other)),
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenPrivateHosts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        PrivateHosts::new(&written).map_err(serde::de::Error::custom)?;
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenPrivateHosts {
+    fn schema_name() -> Cow<'static, str> {
+        "PrivateHosts".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// The method of a request, in upper case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Method(String);
+
+impl Method {
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Bytes of a method's name.
+const MAX_METHOD: usize = 32;
+
+/// The methods that are registered for HTTP and for WebDAV, and the one that caches know.
+const METHODS: [&str; 40] = [
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "OPTIONS",
+    "ORDERPATCH",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "SUBSCRIBE",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UNSUBSCRIBE",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+];
+
+impl<'de> Deserialize<'de> for Method {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let method = String::deserialize(deserializer)?.to_ascii_uppercase();
+        if !METHODS.contains(&method.as_str()) {
+            return Err(serde::de::Error::custom(
+                "a method is one such as \"GET\" or \"POST\", or one of WebDAV; CONNECT and TRACE are sent for nobody",
+            ));
+        }
+        Ok(Self(method))
+    }
+}
+
+impl JsonSchema for Method {
+    fn schema_name() -> Cow<'static, str> {
+        "Method".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_METHOD })
+    }
+}
+
+/// How a request is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum UrlScheme {
+    /// By TLS.
+    Https,
+    /// In the open.
+    Http,
+}
+
+impl UrlScheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// Requests that are granted: `"example.com"`, `"https://*.example.com:8443"`, or a table that also says by which methods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostGrant {
+    /// Which hosts.
+    pub host: WrittenHost,
+    /// How they are reached; where absent, by https.
+    pub scheme: Option<UrlScheme>,
+    /// On which port; where absent, on the scheme's own.
+    pub port: Option<u16>,
+    /// By which methods; where empty, by all.
+    pub methods: Vec<Method>,
+}
+
+impl HostGrant {
+    /// Whether one entry of a list grants all that another does.
+    pub(super) fn covers_written(one: &Value, other: &Value) -> bool {
+        both(one, other, |one: &Self, other| {
+            // One without a scheme doesn't stand for http: that is what it takes to be reached in the open.
+            let scheme = one.scheme == other.scheme || one.scheme.is_none() && other.scheme == Some(UrlScheme::Https);
+            let methods =
+                one.methods.is_empty() || !other.methods.is_empty() && other.methods.iter().all(|method| one.methods.contains(method));
+            one.host.covers(&other.host) && scheme && one.port == other.port && methods
+        })
+    }
+}
+
+/// Compares two entries as what they are. What can't be read covers nothing.
+fn both<'de, T: Deserialize<'de>>(one: &'de Value, other: &'de Value, covers: impl FnOnce(&T, &T) -> bool) -> bool {
+    matches!((T::deserialize(one), T::deserialize(other)), (Ok(one), Ok(other)) if covers(&one, &other))
+}
+
+/// Hosts, and how they are reached.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct Long {
+    /// Which hosts.
+    host: WrittenHost,
+    /// How they are reached; where absent, by https.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scheme: Option<UrlScheme>,
+    /// On which port; where absent, on the scheme's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<Bounded<1, 65_535>>,
+    /// By which methods; where absent, by all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<Method>,
+}
+
+impl<'de> Deserialize<'de> for HostGrant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = HostGrant;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a host, as in \"api.example.com\", or { host = \"…\", methods = [\"GET\"] }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, written: &str) -> Result<HostGrant, E> {
+                host_grant(written).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<HostGrant, A::Error> {
+                let Long { host, scheme, port, methods } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                let port = port.and_then(|port| u16::try_from(port.get()).ok());
+                Ok(HostGrant { host, scheme, port, methods })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Reads `[scheme://]host[:port]`.
+pub(super) fn host_grant(written: &str) -> Result<HostGrant, String> {
+    let Grant { hosts, scheme, port, .. } = Grant::new(written)?;
+    let scheme = scheme.map(|scheme| match scheme {
+        Scheme::Https => UrlScheme::Https,
+        Scheme::Http => UrlScheme::Http,
+    });
+    Ok(HostGrant { host: WrittenHost(hosts.as_str().to_owned()), scheme, port, methods: Vec::new() })
+}
+
+/// As it is written where no methods are said.
+impl fmt::Display for HostGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scheme) = self.scheme {
+            write!(f, "{}://", scheme.as_str())?;
+        }
+        let host = self.host.as_str();
+        let bare_v6 = host.contains(':') && !host.starts_with('[');
+        match self.port {
+            Some(port) if bare_v6 => write!(f, "[{host}]:{port}"),
+            Some(port) => write!(f, "{host}:{port}"),
+            None => f.write_str(host),
+        }
+    }
+}
+
+impl Serialize for HostGrant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.methods.is_empty() {
+            return serializer.collect_str(self);
+        }
+        let port = self.port.map(|port| Bounded::clamped(port.into()));
+        Long { host: self.host.clone(), scheme: self.scheme, port, methods: self.methods.clone() }.serialize(serializer)
+    }
+}
+
+impl JsonSchema for HostGrant {
+    fn schema_name() -> Cow<'static, str> {
+        "HostGrant".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let long = generator.subschema_for::<Long>();
+        json_schema!({
+            "description": "Hosts: a name, `*.` and a name for all below it, an address, each with or without a scheme and a port.",
+            "anyOf": [{ "type": "string", "minLength": 1 }, long],
+        })
+    }
+}

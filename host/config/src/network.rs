@@ -1,0 +1,138 @@
+//! `[network]`: how requests of all plugins leave this machine.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use berth_policy::egress::HostPattern;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::hosts::host_grant;
+use super::rule::{Rule, rules};
+
+/// How requests of all plugins leave this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub struct Network {
+    /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
+    /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
+    pub proxy: Option<WrittenProxy>,
+    /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
+    /// `NO_PROXY` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
+    pub no_proxy: Option<Vec<WithoutProxy>>,
+    /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
+    pub proxy_resolves: bool,
+    /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
+    /// `berth.toml` that names it.
+    #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
+    pub authorities: Vec<String>,
+}
+
+// Whoever chooses the proxy or an authority reads along.
+rules!(Network { proxy: Rule::Ignored, no_proxy: Rule::Ignored, proxy_resolves: Rule::OnlyFalse, authorities: Rule::Ignored });
+
+/// The address of a proxy: `http://host:port`. Empty: none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WrittenProxy(String);
+
+impl WrittenProxy {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenProxy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        if written.is_empty() {
+            return Ok(Self(written));
+        }
+        // A password mustn't be found in a message, nor stay in a file that is shown.
+        if written.contains('@') {
+            return Err(serde::de::Error::custom(
+                "a proxy's name and password don't stand in this file; leave the key out, and set HTTPS_PROXY in the environment to the whole address",
+            ));
+        }
+        let host = written.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let good = host.and_then(|host| host_grant(host).ok()).filter(|grant| grant.scheme.is_none() && !grant.host.as_str().contains('*'));
+        if good.is_none() {
+            return Err(serde::de::Error::custom(
+                "takes the address of an HTTP proxy, as in \"http://proxy.example.com:3128\", or \"\" for none",
+            ));
+        }
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WrittenProxy {
+    fn schema_name() -> Cow<'static, str> {
+        "Proxy".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+/// Hosts that are reached without the proxy: a name with everything below it, an address, a range, or `*` for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WithoutProxy(String);
+
+impl WithoutProxy {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_one(written: &str) -> bool {
+        let is_range = |(address, length): (&str, &str)| {
+            let most = match address.parse() {
+                Ok(IpAddr::V4(_)) => 32,
+                Ok(IpAddr::V6(_)) => 128,
+                Err(_) => return false,
+            };
+            length.parse::<u8>().is_ok_and(|length| length <= most)
+        };
+        match written.split_once('/') {
+            Some(range) => is_range(range),
+            None if written == "*" || written.parse::<IpAddr>().is_ok() => true,
+            None => !written.contains(['*', '[']) && HostPattern::new(written.strip_prefix('.').unwrap_or(written)).is_ok(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WithoutProxy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = String::deserialize(deserializer)?;
+        if !Self::is_one(&written) {
+            return Err(serde::de::Error::custom(
+                "takes hosts, each by itself: \"example.com\" for that name and all below it, an address, a range as \"10.0.0.0/8\", or \"*\"",
+            ));
+        }
+        Ok(Self(written))
+    }
+}
+
+impl JsonSchema for WithoutProxy {
+    fn schema_name() -> Cow<'static, str> {
+        "WithoutProxy".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
