@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
 use berth_contract::text::{cut, neutral};
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use serde_json::Value;
 
 use super::chain::{self, Hash, HashedRecord, Key};
@@ -252,8 +252,8 @@ fn shown(text: &str, max: usize) -> Cow<'_, str> {
 /// never be taken out of the log again.
 fn redacted<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     match neutral(text) {
-        Cow::Borrowed(text) => redact::field(name, text, Keys::Settings),
-        Cow::Owned(text) => Cow::Owned(redact::field(name, &text, Keys::Settings).into_owned()),
+        Cow::Borrowed(text) => redaction::field(name, text, Keys::Settings),
+        Cow::Owned(text) => Cow::Owned(redaction::field(name, &text, Keys::Settings).into_owned()),
     }
 }
 

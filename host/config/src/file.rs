@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use berth_contract::text::cut;
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Deserialize;
@@ -204,7 +204,7 @@ pub(super) fn parse(path: &Path, text: &str, max_values: usize) -> (Vec<Leaf>, V
     let hidden: Vec<&Source> = of_secrets.flat_map(|leaf| leaf.sources.iter().chain(&leaf.elements)).collect();
     for problem in problems.iter_mut().filter(|problem| !hidden.contains(&&problem.source)) {
         let line = line_of(problem).checked_sub(1).and_then(|index| lines.get(index));
-        problem.excerpt = line.map(|line| redact::text(cut(line, MAX_EXCERPT), Keys::Settings).into_owned());
+        problem.excerpt = line.map(|line| redaction::text(cut(line, MAX_EXCERPT), Keys::Settings).into_owned());
     }
     (leaves, problems)
 }

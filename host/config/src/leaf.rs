@@ -1,6 +1,6 @@
 //! One value at a time: so that every problem is found, not only the first, and each with its own place.
 
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use serde::Deserialize;
 use toml::Value;
 
@@ -70,7 +70,7 @@ impl Leaf {
             for problem in &mut problems {
                 let message = written.iter().fold(std::mem::take(&mut problem.message), |message, text| message.replace(text, "…"));
                 // Of which a part may be told.
-                problem.message = redact::owned(message, Keys::Settings);
+                problem.message = redaction::owned(message, Keys::Settings);
             }
         }
         problems

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use berth_contract::HostError;
 use berth_policy::files::FileRules;
-use berth_policy::redact::{self, Keys};
 use berth_policy::{Origin, Programs};
+use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::{Limits, Sandbox, Tree};
 use berth_system::files::real_or_given;
 
@@ -226,5 +226,5 @@ fn environment(
 }
 
 fn is_harmless(name: &str, value: &str) -> bool {
-    redact::field(name, value, Keys::Settings) == value && redact::text(value, Keys::Text) == value
+    redaction::field(name, value, Keys::Settings) == value && redaction::text(value, Keys::Text) == value
 }

@@ -1,6 +1,6 @@
 //! All secrets of a configuration, and what is wrong with them beside each other.
 
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 
 use super::keys::dotted;
 use super::{Loaded, Problem, Secret};
@@ -29,7 +29,7 @@ impl Loaded {
             let key = format!("{table}.secrets.{}", dotted(&[name.to_owned()]));
             let mut problem = |key: &str, message: String| problems.push(Problem::new(self.source_below(key), message));
             let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || redact::text(name, Keys::Settings) != name {
+            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) || redaction::text(name, Keys::Settings) != name {
                 problem(&key, format!("[{table}.secrets] has a name that is none: at most {MAX_NAME} of A-Z, a-z, 0-9, `-` and `_`"));
                 continue;
             }
@@ -46,7 +46,7 @@ impl Loaded {
                 problem(&key, format!("[{key}] doesn't say where the secret goes; write `hosts = [\"api.example.com\"]`"));
             }
             if let Some(name) = &secret.env
-                && redact::text(name.as_str(), Keys::Settings) != name.as_str()
+                && redaction::text(name.as_str(), Keys::Settings) != name.as_str()
             {
                 let message = format!("[{key}] `env` takes the name of a variable, and what stands there looks like a secret itself");
                 problem(&format!("{key}.env"), message);

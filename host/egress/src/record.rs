@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Report, RequestRecord};
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use url::Url;
 
 use super::{Error, Obstacle};
@@ -64,7 +64,7 @@ impl Record {
     }
 
     pub(super) fn unreadable_url(&self, url: &str) {
-        let shown = redact::owned(neutral_line(cut(url, MAX_URL)), Keys::Settings);
+        let shown = redaction::owned(neutral_line(cut(url, MAX_URL)), Keys::Settings);
         self.update(|requested| requested.url = shown);
     }
 
@@ -106,14 +106,16 @@ pub(super) fn shown(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_fragment(None);
     if url.query().is_some() {
-        let pairs: Vec<(String, String)> =
-            url.query_pairs().map(|(name, value)| (name.to_string(), redact::field(&name, &value, Keys::Settings).into_owned())).collect();
+        let pairs: Vec<(String, String)> = url
+            .query_pairs()
+            .map(|(name, value)| (name.to_string(), redaction::field(&name, &value, Keys::Settings).into_owned()))
+            .collect();
         let changed = url.query_pairs().zip(&pairs).any(|((_, before), (_, after))| before != *after);
         if changed {
             shown.query_pairs_mut().clear().extend_pairs(pairs);
         }
     }
-    redact::owned(neutral_line(cut(shown.as_str(), MAX_URL)), Keys::Text)
+    redaction::owned(neutral_line(cut(shown.as_str(), MAX_URL)), Keys::Text)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Denial, Report};
 use berth_policy::egress::{Placement, ReachStatus, Target};
-use berth_policy::redact::{self, Keys};
 use berth_policy::spelling;
+use berth_redaction::{self as redaction, Keys};
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, USER_AGENT};
 use http::{Method, Request, Response};
@@ -346,8 +346,8 @@ fn look_for_leaks(egress: &Egress, checked: &CheckedRequest, body: &Bytes) -> Re
 fn shape(text: Cow<'_, str>) -> Option<String> {
     let mut text = text;
     for _ in 0..=spelling::DEPTH {
-        let marked = redact::text(&text, Keys::Unknown);
-        if let Some(kind) = redact::first_mark(&marked).filter(|_| marked != text) {
+        let marked = redaction::text(&text, Keys::Unknown);
+        if let Some(kind) = redaction::first_mark(&marked).filter(|_| marked != text) {
             return Some(kind.to_owned());
         }
         text = Cow::Owned(spelling::decoded(&text)?);

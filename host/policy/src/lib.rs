@@ -2,7 +2,6 @@
 
 pub mod egress;
 pub mod files;
-pub mod redact;
 pub mod rules;
 pub mod spelling;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Category, Content, Definition, Failure, Outcome, Report};
 use berth_egress::Obstacle;
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use serde_json::Value;
 use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
@@ -33,14 +33,14 @@ fn of_error(error: &wasmtime::Error, state: &CallState, plugin: &str) -> Failure
     };
     let last_words = state.http.without_secrets([state.call.stderr.text(), state.call.stdout.text()].join("\n"));
     let reason = neutral_line(cut(&reason, 1024));
-    tracing::warn!(target: "berth::crash", plugin, call = %state.call.id, "the tool crashed: {}", redact::text(&reason, Keys::Text));
+    tracing::warn!(target: "berth::crash", plugin, call = %state.call.id, "the tool crashed: {}", redaction::text(&reason, Keys::Text));
     tracing::debug!(
         target: "berth::crash",
         plugin,
         call = %state.call.id,
         "{}\nit printed: {}",
         neutral(&format!("{error:?}")),
-        redact::text(&neutral(cut(last_words.trim(), 16 * 1024)), Keys::Text),
+        redaction::text(&neutral(cut(last_words.trim(), 16 * 1024)), Keys::Text),
     );
     Failure::new(Category::PermanentFailure, format!("the tool crashed: {reason}")).with_code("crash")
 }

@@ -170,8 +170,9 @@ async fn execute(job: Job) -> Outcome {
             if store.data().files.looked() {
                 call.report.lost_sight();
             }
-            let view =
-                |grants| FileView::new(Arc::clone(grants), read_only).telling(&call.report).under(call.path_rules.as_ref(), &call.report);
+            let view = |grants| {
+                FileView::new(Arc::clone(grants), read_only).reporting_to(&call.report).under(call.path_rules.as_ref(), &call.report)
+            };
             let view = plugin.policy.files.as_ref().map(view);
             let files = Files::new(view, limits.written);
             let processes = plugin.policy.process.as_ref().map(|policy| Processes {

@@ -3,9 +3,8 @@
 pub mod confine;
 pub mod files;
 pub mod machine;
-mod mounts;
+pub mod mounts;
 pub mod private;
 pub mod process;
 mod processes;
-pub mod search;
 pub mod state;

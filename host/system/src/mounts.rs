@@ -77,7 +77,7 @@ impl Mount {
 }
 
 /// Whether a handle is of a file system in which the kernel shows itself.
-pub(crate) fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
+pub fn is_kernels(handle: impl AsFd) -> Result<bool, Errno> {
     let kind = rustix::fs::fstatfs(handle)?.f_type;
     Ok(KERNEL.iter().any(|(_, number)| *number == kind))
 }

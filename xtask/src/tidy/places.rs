@@ -7,14 +7,16 @@ use super::{Violation, at};
 const EDGES: &[(&str, &[&str])] = &[
     ("berth-contract", &[]),
     ("berth-commands", &["berth-contract"]),
+    ("berth-redaction", &["berth-contract"]),
     ("berth-policy", &["berth-commands", "berth-contract"]),
-    ("berth-egress", &["berth-contract", "berth-policy"]),
+    ("berth-egress", &["berth-contract", "berth-policy", "berth-redaction"]),
     ("berth-system", &["berth-contract", "berth-policy"]),
-    ("berth-config", &["berth-contract", "berth-policy", "berth-egress", "berth-system"]),
-    ("berth-runtime", &["berth-contract", "berth-policy", "berth-egress", "berth-system"]),
+    ("berth-search", &["berth-contract", "berth-policy", "berth-system"]),
+    ("berth-config", &["berth-contract", "berth-redaction", "berth-policy", "berth-egress", "berth-system"]),
+    ("berth-runtime", &["berth-contract", "berth-redaction", "berth-policy", "berth-egress", "berth-system", "berth-search"]),
     ("berth-catalogue", &["berth-contract", "berth-policy", "berth-egress", "berth-system", "berth-config", "berth-runtime"]),
-    ("berth-answers", &["berth-contract", "berth-policy", "berth-system", "berth-config", "berth-catalogue"]),
-    ("berth-audit", &["berth-contract", "berth-policy", "berth-system", "berth-config"]),
+    ("berth-answers", &["berth-contract", "berth-redaction", "berth-policy", "berth-system", "berth-config", "berth-catalogue"]),
+    ("berth-audit", &["berth-contract", "berth-redaction", "berth-policy", "berth-system", "berth-config"]),
     (
         "berth-core",
         &[
@@ -53,7 +55,7 @@ const PURE: [&str; 16] = [
     "url",
 ];
 
-const WITHOUT_IO: [&str; 3] = ["host/commands/", "host/contract/", "host/policy/"];
+const WITHOUT_IO: [&str; 4] = ["host/commands/", "host/contract/", "host/policy/", "host/redaction/"];
 
 /// Paths that lead to the outside.
 const IO_PATHS: [&str; 15] = [
@@ -95,7 +97,7 @@ const OPEN_BENEATH: [&str; 6] = [
     "host/system/src/files/open.rs",
     "host/system/src/process/pinned.rs",  // what stands in a granted directory while a command runs
     "host/system/src/process/sockets.rs", // the granted directories, in which sockets are looked for
-    "host/system/src/search/folder.rs",
+    "host/search/src/directory.rs",
 ];
 
 /// The files that open paths of their own, and whose those are. A front end's paths are its user's.
@@ -118,7 +120,7 @@ const OPEN_OWN: [&str; 19] = [
     "host/system/src/processes.rs",         // /proc
     "host/system/src/process/",             // /proc, and what lies in the granted directories and is denied
     "host/system/src/private.rs",           // the folders of the cache and of what is kept
-    "host/system/src/search/folder.rs",     // /proc
+    "host/search/src/directory.rs",         // /proc
 ];
 
 /// How a path is opened, looked at or changed without a handle to begin from.

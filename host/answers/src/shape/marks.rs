@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use berth_contract::{Body, Category, Failure};
-use berth_policy::redact::first_mark;
+use berth_redaction::first_mark;
 use berth_system::files::{FileView, OpenOptions};
 use serde_json::Value;
 

@@ -21,7 +21,8 @@ use berth_catalogue::{Audience, CallContext, Chain, Tool, subjects};
 use berth_config::Redaction;
 use berth_contract::text::{cut, neutral_json, neutral_line, neutral_owned};
 use berth_contract::{Body, CancellationToken, Category, Content, Denial, Events, Failure, Outcome, Report};
-use berth_policy::{last_command, redact};
+use berth_policy::last_command;
+use berth_redaction as redaction;
 use serde_json::{Value, json};
 
 use crate::answer::{FilterSummary, Remainder};
@@ -81,7 +82,7 @@ impl Shaper {
         let (mut outcome, notice) = self.filter(chain, context, &mut shape, outcome, source, cancel).await;
         shape.notices = std::mem::take(&mut report.entries().notices);
         if let Some(source) = source {
-            shape.notices = shape.notices.drain(..).map(|notice| redact::owned(notice, source.keys())).collect();
+            shape.notices = shape.notices.drain(..).map(|notice| redaction::owned(notice, source.keys())).collect();
         }
         if is_untrusted(context) {
             shape.injections = flagged::flag(&mut outcome).await;
@@ -379,12 +380,12 @@ fn clean(outcome: Outcome, source: Option<Source>, kind: Kind, limit: usize) -> 
     let json = |value: Value| {
         let value = neutral_json(shown(value, kind));
         match keys {
-            Some(keys) => redact::json(value, keys),
+            Some(keys) => redaction::json(value, keys),
             None => value,
         }
     };
     let redacted = |text: String| match keys {
-        Some(keys) => redact::owned(text, keys),
+        Some(keys) => redaction::owned(text, keys),
         None => text,
     };
     let outcome = match outcome {
@@ -446,7 +447,7 @@ fn contents(parts: Vec<Content>, source: Option<Source>, kind: Kind) -> Vec<Cont
     let Some(source) = source else { return parts.collect() };
     let mut parts: Vec<Content> = parts.map(|part| source.part(part)).collect();
     let texts = parts.iter_mut().filter_map(|part| if let Body::Text(text) = &mut part.body { Some(text) } else { None });
-    redact::across(&mut texts.collect::<Vec<_>>(), source.keys());
+    redaction::across(&mut texts.collect::<Vec<_>>(), source.keys());
     parts
 }
 
@@ -485,7 +486,7 @@ mod tests {
 
     use super::*;
     use berth_contract::Output;
-    use berth_policy::redact::Keys;
+    use berth_redaction::Keys;
 
     fn cleaned_now(output: Output, limit: usize) -> (Output, bool) {
         let (shaped, truncated) = clean(Ok(output), Some(Source::One(Keys::Text)), Kind::Stored, limit);

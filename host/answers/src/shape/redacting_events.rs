@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_contract::{Body, Content, Events, Progress};
-use berth_policy::redact;
+use berth_redaction as redaction;
 
 use super::sources::Source;
 
@@ -27,7 +27,7 @@ impl RedactingEvents {
 
 impl Events for RedactingEvents {
     fn progress(&self, progress: Progress) {
-        let message = redact::owned(progress.message, self.source.keys());
+        let message = redaction::owned(progress.message, self.source.keys());
         self.events.progress(Progress { message, ..progress });
     }
 
@@ -35,7 +35,7 @@ impl Events for RedactingEvents {
         let mut redacted = self.source.part(part.clone());
         if let (Body::Text(text), Body::Text(raw)) = (&mut redacted.body, &part.body) {
             let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-            redact::across(&mut [&mut before.clone(), text], self.source.keys());
+            redaction::across(&mut [&mut before.clone(), text], self.source.keys());
             before.push_str(raw);
             let from = before.ceil_char_boundary(before.len().saturating_sub(REMEMBERED));
             before.drain(..from);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use berth_catalogue::CallContext;
 use berth_contract::{Body, Content};
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use berth_system::files::FileView;
 
 use crate::overflow::READ_OVERFLOW;
@@ -45,14 +45,14 @@ impl Source {
     pub(super) fn part(self, mut part: Content) -> Content {
         if let (Self::Lines(least), Body::Text(text)) = (self, &mut part.body) {
             let lines = Lines { text, least, line: Cell::new(Line::beginning(0)) };
-            if let Cow::Owned(redacted) = redact::text_where(text, &|offset| lines.at(offset)) {
+            if let Cow::Owned(redacted) = redaction::text_where(text, &|offset| lines.at(offset)) {
                 *text = redacted;
             }
-            part.media_type = part.media_type.map(|name| redact::owned(name, Keys::Text));
-            part.meta = part.meta.map(|meta| redact::json(meta, Keys::Text));
+            part.media_type = part.media_type.map(|name| redaction::owned(name, Keys::Text));
+            part.meta = part.meta.map(|meta| redaction::json(meta, Keys::Text));
             return part;
         }
-        redact::content(part, self.keys())
+        redaction::content(part, self.keys())
     }
 
     /// What holds for texts that have no lines of files: messages, fields.

@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use berth_contract::text::{cut, neutral_line};
 use berth_contract::{Content, Progress};
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 
 use crate::guest::bindings::berth::host::{call, log};
 use crate::guest::bindings::berth::tool::types;
@@ -76,7 +76,7 @@ impl log::Host for &mut CallState {
         let Some(left) = call.log_budget.checked_sub(1) else { return Ok(()) };
         call.log_budget = left;
         // A log is read by others than an answer, so no configuration lets secrets into it.
-        let message = redact::owned(neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)), Keys::Text);
+        let message = redaction::owned(neutral_line(cut(&self.http.without_secrets(message), LOG_MESSAGE)), Keys::Text);
         let (plugin, id) = (&*call.plugin, &call.id);
         match level {
             log::Level::Debug => tracing::debug!(target: "berth::guest", plugin, call = %id, "{message}"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use berth_contract::text::{cut, neutral, neutral_line};
 use berth_contract::{Access, Content, Denial};
 use berth_policy::files::Kind;
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use berth_system::confine::Bound;
 use berth_system::process::{self, Command, Ending, StartError};
 use wasmtime::component::Resource;
@@ -350,7 +350,7 @@ impl Processes {
                 let remedy = "No key changes that.".to_owned();
                 return Err(refuse("the rule that a call doesn't choose what programs load", remedy));
             }
-            if redact::field(name, value, Keys::Text) != *value {
+            if redaction::field(name, value, Keys::Text) != *value {
                 let remedy = format!("To pass it on, have the operator name it: `env = [\"{shown}\"]`.");
                 return Err(refuse("the rule that what looks like a credential is passed on by its name alone", remedy));
             }

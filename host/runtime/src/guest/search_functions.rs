@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use berth_system::search::{self, Control, Ending, EntryKind, SearchError};
+use berth_search::{self as search, Control, EntryKind, SearchEnding, SearchError};
 
 use crate::guest::bindings::berth::host::search as wit;
 use crate::guest::state::CallState;
@@ -112,12 +112,12 @@ fn entry(entry: search::SearchEntry) -> wit::Entry {
     wit::Entry { path: entry.path, kind, size: entry.size, modified_ms: entry.modified_ms }
 }
 
-fn ending(ending: Ending) -> wit::Ending {
+fn ending(ending: SearchEnding) -> wit::Ending {
     match ending {
-        Ending::Complete => wit::Ending::Complete,
-        Ending::Limit => wit::Ending::Limit,
-        Ending::Deadline => wit::Ending::Deadline,
-        Ending::Cancelled => wit::Ending::Cancelled,
+        SearchEnding::Complete => wit::Ending::Complete,
+        SearchEnding::Limit => wit::Ending::Limit,
+        SearchEnding::Deadline => wit::Ending::Deadline,
+        SearchEnding::Cancelled => wit::Ending::Cancelled,
     }
 }
 

@@ -199,7 +199,7 @@ impl FileView {
     }
 
     /// Whether a listing or a search leaves out the real path. Where a rule about calls has it do so, the call is told of it.
-    pub(crate) fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
+    pub fn leaves_out(&self, path: &Path, kind: Kind) -> bool {
         let Err(refusal) = self.decide(path, kind, Access::Read) else { return false };
         if let (Refusal::OfCall(refusal), Some((rules, report))) = (refusal, &self.call) {
             report.left_out(refusal.asks, || rules.explain(refusal, path, Access::Read));
@@ -331,7 +331,7 @@ impl FileView {
     /// not exist where it would be denied if it did, so that denied names can't be probed.
     fn resolve(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, access: Access) -> Result<ResolvedObject, FileError> {
         let found = self.resolve_untold(dir, path, follow, access);
-        self.looked_up(dir, path, follow, &found);
+        self.record_lookup(dir, path, follow, &found);
         found
     }
 

@@ -49,13 +49,13 @@ pub(super) struct Watcher {
 impl FileView {
     /// The same view, telling `report` what it sees, where somebody [watches](Report::is_watching) it.
     #[must_use]
-    pub fn telling(self, report: &Arc<Report>) -> Self {
+    pub fn reporting_to(self, report: &Arc<Report>) -> Self {
         let watcher = report.is_watching().then(|| Arc::new(Watcher { report: Arc::clone(report), devices: Mutex::default() }));
         Self { watcher, ..self }
     }
 
     /// The same view, telling nobody: for what the host looks at on its own account.
-    pub(crate) fn untold(&self) -> Self {
+    pub fn unreported(&self) -> Self {
         Self { watcher: None, ..self.clone() }
     }
 
@@ -72,7 +72,7 @@ impl FileView {
     }
 
     /// Tells what lies behind an open handle at a real path. To be called before it is read.
-    pub(crate) fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
+    pub fn record_at(&self, path: &[u8], handle: BorrowedFd<'_>) {
         if self.watcher.is_some() {
             match rustix::fs::fstat(handle) {
                 Ok(stat) => self.record(path, &stat, Some(handle)),
@@ -82,7 +82,7 @@ impl FileView {
     }
 
     /// The same where its state is known. Without a handle, its device has to be one that was met.
-    pub(crate) fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
+    pub fn record(&self, path: &[u8], stat: &Stat, handle: Option<BorrowedFd<'_>>) {
         if let Some(watcher) = &self.watcher {
             match watcher.is_local(stat, handle) {
                 true => watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), Sight::File(state(stat))),
@@ -92,7 +92,7 @@ impl FileView {
     }
 
     /// Tells whether something has a real path, where only that matters.
-    pub(crate) fn record_presence(&self, path: &[u8], is_there: bool) {
+    pub fn record_presence(&self, path: &[u8], is_there: bool) {
         if let Some(watcher) = &self.watcher {
             let sight = if is_there { Sight::Something } else { Sight::Nothing };
             watcher.tell(Lookup::Real, Path::new(OsStr::from_bytes(path)), sight);
@@ -100,14 +100,14 @@ impl FileView {
     }
 
     /// Tells that something was seen of which nobody can say later whether it has changed.
-    pub(crate) fn lost_sight(&self) {
+    pub fn lost_sight(&self) {
         if let Some(watcher) = &self.watcher {
             watcher.report.lost_sight();
         }
     }
 
     /// Tells what came of looking for `path` below `dir`.
-    pub(super) fn looked_up(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<ResolvedObject, FileError>) {
+    pub(super) fn record_lookup(&self, dir: BorrowedFd<'_>, path: &str, follow: bool, found: &Result<ResolvedObject, FileError>) {
         let Some(watcher) = &self.watcher else { return };
         let sight = match found {
             Ok(found) if watcher.is_local(&found.stat, Some(found.handle.as_fd())) => Sight::File(state(&found.stat)),

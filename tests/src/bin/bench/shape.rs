@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use berth_core::Audience;
-use berth_policy::redact::{self, Keys};
+use berth_redaction::{self as redaction, Keys};
 use serde_json::json;
 
 use crate::Setting;
@@ -24,7 +24,7 @@ pub(crate) fn measure(setting: &Setting) -> Result<Vec<Row>, String> {
     let (clean, secrets) = (text(false, BYTES), text(true, BYTES));
     let redacted = |text: &str, keys: Keys| {
         let began = Instant::now();
-        black_box(redact::text(black_box(text), keys));
+        black_box(redaction::text(black_box(text), keys));
         began.elapsed()
     };
     let mut rows = Vec::new();

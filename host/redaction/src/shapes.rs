@@ -1,0 +1,388 @@
+//! Credentials that show by themselves what they are: their issuers give them a prefix, a set of characters and a length.
+//!
+//! A shape is as narrow as its issuer allows, so that names and hashes in source code are none.
+
+use super::found::{Found, looked_at};
+
+/// The characters of a run.
+#[derive(Clone, Copy)]
+enum Class {
+    /// `A-Z a-z 0-9`.
+    Alnum,
+    /// The same with `_`.
+    Word,
+    /// The same with `_` and `-`: URL-safe base64.
+    Url,
+    /// The same with `.` and `=` too.
+    Loose,
+    /// `0-9 a-f`, and upper case too.
+    Hex,
+    /// `A-Z 0-9`.
+    Upper,
+    /// `0-9`.
+    Digit,
+    /// Base64 with `+`, `/` and `=`.
+    Base64,
+}
+
+impl Class {
+    const fn has(self, byte: u8) -> bool {
+        let alnum = byte.is_ascii_alphanumeric();
+        match self {
+            Self::Alnum => alnum,
+            Self::Word => alnum || byte == b'_',
+            Self::Url => alnum || byte == b'_' || byte == b'-',
+            Self::Loose => alnum || matches!(byte, b'_' | b'-' | b'.' | b'='),
+            Self::Hex => byte.is_ascii_hexdigit(),
+            Self::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Self::Digit => byte.is_ascii_digit(),
+            Self::Base64 => alnum || matches!(byte, b'+' | b'/' | b'='),
+        }
+    }
+}
+
+/// A piece of a shape behind its prefix.
+#[derive(Clone, Copy)]
+enum Part {
+    /// So many characters of a class, at least and at most; one more of them, and it is something else.
+    Run(Class, usize, usize),
+    /// Exactly this.
+    Is(&'static str),
+}
+
+struct Shape {
+    prefix: &'static str,
+    kind: &'static str,
+    parts: &'static [Part],
+}
+
+const fn shape(prefix: &'static str, kind: &'static str, parts: &'static [Part]) -> Shape {
+    Shape { prefix, kind, parts }
+}
+
+use Class::{Alnum, Base64, Digit, Hex, Loose, Upper, Url, Word};
+use Part::{Is, Run};
+
+/// For those that have no length of their own.
+const LONG: usize = 2048;
+
+/// Of which so many are looked at, to tell what they are.
+const JUDGED: usize = 256;
+
+/// By their prefixes, in order; where one prefix begins another, the longer one comes later and is tried first.
+static SHAPES: &[Shape] = &[
+    shape("8Q~", "azure-secret", &[Run(Loose, 31, 34)]),
+    shape("ABIA", "aws-key-id", &[Run(Upper, 16, 16)]),
+    shape("ACCA", "aws-key-id", &[Run(Upper, 16, 16)]),
+    shape("AGE-SECRET-KEY-1", "age-key", &[Run(Upper, 58, 58)]),
+    shape("AIza", "google-key", &[Run(Url, 35, 35)]),
+    shape("AKIA", "aws-key-id", &[Run(Upper, 16, 16)]),
+    shape("AKID", "tencent-key-id", &[Run(Alnum, 32, 32)]),
+    shape("APKA", "aws-key-id", &[Run(Upper, 16, 16)]),
+    shape("ASIA", "aws-key-id", &[Run(Upper, 16, 16)]),
+    shape("ATATT3", "atlassian-token", &[Run(Loose, 60, LONG)]),
+    shape("ATBB", "bitbucket-token", &[Run(Alnum, 32, 32)]),
+    shape("ATCTT3", "atlassian-token", &[Run(Loose, 60, LONG)]),
+    shape("EAACEdEose0cBA", "facebook-token", &[Run(Alnum, 20, LONG)]),
+    shape("FlyV1 ", "fly-token", &[Run(Base64, 2, 4), Is("_"), Run(Base64, 40, LONG)]),
+    shape("GOCSPX-", "google-secret", &[Run(Url, 28, 28)]),
+    shape("HRKU-", "heroku-key", &[Run(Url, 36, 70)]),
+    shape("LTAI", "alibaba-key-id", &[Run(Alnum, 16, 26)]),
+    shape("NRAK-", "newrelic-key", &[Run(Upper, 27, 27)]),
+    shape("PMAK-", "postman-key", &[Run(Hex, 24, 24), Is("-"), Run(Hex, 34, 34)]),
+    shape("SG.", "sendgrid-key", &[Run(Url, 16, 32), Is("."), Run(Url, 32, 64)]),
+    shape("SK", "twilio-key", &[Run(Hex, 32, 32)]),
+    shape("X-Amz-Signature=", "url-signature", &[Run(Hex, 64, 64)]),
+    shape("api/webhooks/", "discord-webhook", &[Run(Digit, 16, 22), Is("/"), Run(Url, 50, 90)]),
+    shape("cio", "crates-io-token", &[Run(Alnum, 32, 32)]),
+    shape("csk-", "cerebras-key", &[Run(Alnum, 40, 60)]),
+    shape("dapi", "databricks-token", &[Run(Hex, 32, 32)]),
+    shape("dckr_oat_", "docker-token", &[Run(Url, 20, 64)]),
+    shape("dckr_pat_", "docker-token", &[Run(Url, 20, 64)]),
+    shape("doo_v1_", "digitalocean-token", &[Run(Hex, 64, 64)]),
+    shape("dop_v1_", "digitalocean-token", &[Run(Hex, 64, 64)]),
+    shape("dor_v1_", "digitalocean-token", &[Run(Hex, 64, 64)]),
+    shape("dp.pt.", "doppler-token", &[Run(Alnum, 40, 48)]),
+    shape("dp.st.", "doppler-token", &[Run(Loose, 40, 80)]),
+    shape("dt0c01.", "dynatrace-token", &[Run(Upper, 24, 24), Is("."), Run(Upper, 64, 64)]),
+    shape("figd_", "figma-token", &[Run(Url, 36, 64)]),
+    shape("fo1_", "fly-token", &[Run(Url, 40, 64)]),
+    shape("ghe_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("gho_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("ghp_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("ghr_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("ghs_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("ghu_", "github-token", &[Run(Alnum, 36, 255)]),
+    shape("github_pat_", "github-token", &[Run(Word, 36, 255)]),
+    shape("glagent-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glc_", "grafana-token", &[Run(Base64, 32, 400)]),
+    shape("glcbt-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("gldt-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glffct-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glft-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glimt-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("gloas-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glpat-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glptt-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glrt-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("glsa_", "grafana-token", &[Run(Alnum, 32, 32), Is("_"), Run(Hex, 8, 8)]),
+    shape("glsoat-", "gitlab-token", &[Run(Loose, 20, 120)]),
+    shape("gsk_", "groq-key", &[Run(Alnum, 20, 120)]),
+    shape("hf_", "huggingface-token", &[Run(Alnum, 30, 60)]),
+    shape("hooks.slack.com/services/T", "slack-webhook", &[Run(Alnum, 6, 16), Is("/B"), Run(Alnum, 6, 16), Is("/"), Run(Alnum, 16, 48)]),
+    shape("hvb.", "vault-token", &[Run(Url, 24, 400)]),
+    shape("hvs.", "vault-token", &[Run(Url, 24, 400)]),
+    shape("jina_", "jina-key", &[Run(Url, 40, 80)]),
+    shape("key-", "mailgun-key", &[Run(Hex, 32, 32)]),
+    shape("lin_api_", "linear-key", &[Run(Alnum, 32, 64)]),
+    shape("lsv2_pt_", "langsmith-key", &[Run(Hex, 32, 32), Is("_"), Run(Hex, 10, 10)]),
+    shape("lsv2_sk_", "langsmith-key", &[Run(Hex, 32, 32), Is("_"), Run(Hex, 10, 10)]),
+    shape("mfa.", "discord-token", &[Run(Url, 80, 100)]),
+    shape("nfp_", "netlify-token", &[Run(Alnum, 36, 60)]),
+    shape("npm_", "npm-token", &[Run(Alnum, 36, 36)]),
+    shape("ntn_", "notion-token", &[Run(Alnum, 40, 60)]),
+    shape("nvapi-", "nvidia-key", &[Run(Url, 50, 90)]),
+    shape("ops_eyJ", "1password-token", &[Run(Url, 100, LONG)]),
+    shape("pat", "airtable-token", &[Run(Alnum, 14, 14), Is("."), Run(Hex, 64, 64)]),
+    shape("phx_", "posthog-key", &[Run(Alnum, 40, 60)]),
+    shape("pk_live_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("pk_test_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("pplx-", "perplexity-key", &[Run(Alnum, 40, 64)]),
+    shape("pscale_oauth_", "planetscale-token", &[Run(Loose, 32, 64)]),
+    shape("pscale_pw_", "planetscale-token", &[Run(Loose, 32, 64)]),
+    shape("pscale_tkn_", "planetscale-token", &[Run(Loose, 32, 64)]),
+    shape("pul-", "pulumi-token", &[Run(Hex, 40, 40)]),
+    shape("pypi-AgE", "pypi-token", &[Run(Url, 50, LONG)]),
+    shape("r8_", "replicate-token", &[Run(Alnum, 37, 37)]),
+    shape("rk_live_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("rk_test_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("rubygems_", "rubygems-token", &[Run(Hex, 48, 48)]),
+    shape("sb_secret_", "supabase-key", &[Run(Url, 24, 64)]),
+    shape("sbp_", "supabase-key", &[Run(Hex, 40, 40)]),
+    shape("secret_", "notion-token", &[Run(Alnum, 43, 43)]),
+    shape("shpat_", "shopify-token", &[Run(Hex, 32, 32)]),
+    shape("shpca_", "shopify-token", &[Run(Hex, 32, 32)]),
+    shape("shppa_", "shopify-token", &[Run(Hex, 32, 32)]),
+    shape("shpss_", "shopify-token", &[Run(Hex, 32, 32)]),
+    shape("sk-", "openai-key", &[Run(Alnum, 32, 64)]),
+    shape("sk-admin-", "openai-key", &[Run(Url, 40, 255)]),
+    shape("sk-ant-", "anthropic-key", &[Run(Url, 32, 255)]),
+    shape("sk-or-v1-", "openrouter-key", &[Run(Hex, 64, 64)]),
+    shape("sk-proj-", "openai-key", &[Run(Url, 40, 255)]),
+    shape("sk-svcacct-", "openai-key", &[Run(Url, 40, 255)]),
+    shape("sk.eyJ", "mapbox-token", &[Run(Url, 40, 255), Is("."), Run(Url, 16, 64)]),
+    shape("sk_live_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("sk_test_", "stripe-key", &[Run(Alnum, 24, 255)]),
+    shape("sntrys_", "sentry-token", &[Run(Base64, 40, LONG), Is("_"), Run(Base64, 30, 60)]),
+    shape("sntryu_", "sentry-token", &[Run(Hex, 64, 64)]),
+    shape("sq0atp-", "square-token", &[Run(Url, 22, 22)]),
+    shape("sq0csp-", "square-token", &[Run(Url, 43, 43)]),
+    shape("tvly-", "tavily-key", &[Run(Url, 32, 60)]),
+    shape("vercel_blob_rw_", "vercel-token", &[Run(Word, 30, 80)]),
+    shape("whsec_", "webhook-secret", &[Run(Base64, 32, 90)]),
+    shape("xai-", "xai-key", &[Run(Alnum, 70, 90)]),
+    shape("xapp-", "slack-token", &[Run(Url, 24, 255)]),
+    shape("xkeysib-", "brevo-key", &[Run(Hex, 64, 64), Is("-"), Run(Alnum, 16, 16)]),
+    shape("xoxa-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("xoxb-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("xoxe-", "slack-token", &[Run(Url, 20, 400)]),
+    shape("xoxe.xoxb-", "slack-token", &[Run(Url, 20, 400)]),
+    shape("xoxe.xoxp-", "slack-token", &[Run(Url, 20, 400)]),
+    shape("xoxp-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("xoxr-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("xoxs-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("xwfp-", "slack-token", &[Run(Url, 20, 255)]),
+    shape("ya29.", "google-token", &[Run(Url, 30, LONG)]),
+];
+
+/// Where the prefixes with each first byte stand in [`SHAPES`].
+static BY_FIRST: [(u8, u8); 128] = {
+    let mut ranges = [(0, 0); 128];
+    let mut index = 0;
+    while index < SHAPES.len() {
+        let first = SHAPES[index].prefix.as_bytes()[0] as usize;
+        if ranges[first].1 == 0 {
+            ranges[first].0 = index as u8;
+        }
+        ranges[first].1 = index as u8 + 1;
+        index += 1;
+    }
+    ranges
+};
+
+/// The prefix of the shape with that number.
+pub(super) const fn prefix(index: usize) -> Option<&'static [u8]> {
+    if index < SHAPES.len() { Some(SHAPES[index].prefix.as_bytes()) } else { None }
+}
+
+/// A credential whose prefix begins at `at`.
+pub(super) fn at(text: &[u8], at: usize) -> Option<Found> {
+    let (first, last) = *BY_FIRST.get(text[at] as usize)?;
+    SHAPES[first as usize..last as usize].iter().rev().find_map(|shape| matched(text, at, shape))
+}
+
+fn matched(text: &[u8], at: usize, shape: &Shape) -> Option<Found> {
+    let prefix = shape.prefix.as_bytes();
+    // Most differ in the second byte, and are not compared further.
+    if text.get(at + 1) != prefix.get(1) || !text[at..].starts_with(prefix) {
+        return None;
+    }
+    let mut start = at;
+    if shape.prefix == "8Q~" {
+        // The one whose mark stands inside: three characters come before it.
+        start = at.checked_sub(3).filter(|start| text[*start..at].iter().all(|byte| Loose.has(*byte)))?;
+    }
+    if !begins(text, start) {
+        return None;
+    }
+    let mut end = at + shape.prefix.len();
+    let mut secret = end;
+    for (index, part) in shape.parts.iter().enumerate() {
+        match *part {
+            Is(text_here) => {
+                end = text[end..].starts_with(text_here.as_bytes()).then_some(end + text_here.len())?;
+                secret = end;
+            }
+            Run(class, least, most) => {
+                let last = index + 1 == shape.parts.len();
+                // One that is none for another reason is not looked at to its end.
+                let most_now = if last && most == LONG { JUDGED } else { most };
+                let run = &text[end..text.len().min(end + most_now + 1)];
+                let run = &run[..run.iter().take_while(|byte| class.has(**byte)).count()];
+                // A sentence may end behind it.
+                let length = run.iter().rposition(|byte| *byte != b'.').map_or(0, |last| last + 1);
+                looked_at(run.len());
+                if length < least || length > most && most != LONG {
+                    return None;
+                }
+                end += length.min(most_now);
+            }
+        }
+    }
+    if !varied(&text[secret..end]) {
+        return None;
+    }
+    if let Some(Run(class, _, LONG)) = shape.parts.last() {
+        end += text[end..].iter().take_while(|byte| class.has(**byte) && **byte != b'.').count();
+    }
+    Some(Found { start, end, kind: shape.kind })
+}
+
+/// Whether a credential can begin here: not in the middle of a word. What escapes a character in JSON or in a URL is no part of a word.
+pub(super) fn begins(text: &[u8], at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).map(|before| text[before]) else { return true };
+    if !before.is_ascii_alphanumeric() && before != b'_' {
+        return true;
+    }
+    let escape = |back: usize| at.checked_sub(back).map(|at| text[at]);
+    let percent = before.is_ascii_hexdigit() && escape(3) == Some(b'%') && escape(2).is_some_and(|byte| byte.is_ascii_hexdigit());
+    percent || matches!(before, b'n' | b't' | b'r') && escape(2) == Some(b'\\')
+}
+
+/// Whether characters look drawn at random, rather than like a name or like what stands in for a value: letters and digits (or both cases),
+/// and enough different ones.
+pub(super) fn varied(secret: &[u8]) -> bool {
+    let mut seen = [false; 128];
+    let (mut upper, mut lower, mut digit, mut different) = (false, false, false, 0);
+    for byte in secret.iter().take(256) {
+        upper |= byte.is_ascii_uppercase();
+        lower |= byte.is_ascii_lowercase();
+        digit |= byte.is_ascii_digit();
+        if let Some(seen) = seen.get_mut(*byte as usize) {
+            different += usize::from(!std::mem::replace(seen, true));
+        }
+    }
+    different >= 10.min(secret.len() / 3 + 2) && (digit && (upper || lower) || upper && (lower || secret.len() == 16))
+}
+
+/// A JSON Web Token (RFC 7519) or an encrypted one (RFC 7516), which begins with `eyJ`: `{"` in base64.
+pub(super) fn jwt(text: &[u8], at: usize) -> Option<Found> {
+    // What a dash comes before is looked at from the beginning of the word.
+    if !begins(text, at) || at.checked_sub(1).is_some_and(|before| text[before] == b'-') {
+        return None;
+    }
+    let mut parts = [(at, at); 5];
+    let (mut count, mut from) = (0, at);
+    for part in &mut parts {
+        let length = text[from..].iter().take_while(|byte| Url.has(**byte)).count();
+        looked_at(length);
+        *part = (from, from + length);
+        count += 1;
+        from += length;
+        if text.get(from) != Some(&b'.') {
+            break;
+        }
+        from += 1;
+    }
+    let length = |part: usize| parts[part].1 - parts[part].0;
+    let object = |part: usize| text[parts[part].0..].starts_with(b"eyJ");
+    let last = match count {
+        _ if length(0) < 16 => return None,
+        3.. if object(1) && length(1) >= 10 && length(2) >= 16 => 2,
+        5 if length(2) >= 8 && length(3) >= 8 && length(4) >= 8 => 4,
+        _ => return None,
+    };
+    Some(Found { start: at, end: parts[last].1, kind: "jwt" })
+}
+
+/// A Telegram bot's token, found by the `:AA` in it.
+pub(super) fn telegram(text: &[u8], at: usize) -> Option<Found> {
+    let digits = text[..at].iter().rev().take(11).take_while(|byte| byte.is_ascii_digit()).count();
+    let length = text[at + 1..].iter().take(36).take_while(|byte| Url.has(**byte)).count();
+    let start = at - digits;
+    let bot = start.checked_sub(3).is_some_and(|before| text[before..].starts_with(b"bot"));
+    let whole = (8..=10).contains(&digits) && length == 35 && (bot || begins(text, start));
+    (whole && varied(&text[at + 1..at + 36])).then_some(Found { start, end: at + 36, kind: "telegram-token" })
+}
+
+/// A Discord bot's token: its number in base64, a time, a signature.
+pub(super) fn discord(text: &[u8], at: usize) -> Option<Found> {
+    if !begins(text, at) {
+        return None;
+    }
+    let mut end = at;
+    for (least, most, dot) in [(23, 28, true), (6, 6, true), (27, 40, false)] {
+        let length = text[end..].iter().take(most + 1).take_while(|byte| Url.has(**byte)).count();
+        if length < least || length > most || dot && text.get(end + length) != Some(&b'.') {
+            return None;
+        }
+        end += length + usize::from(dot);
+    }
+    Some(Found { start: at, end, kind: "discord-token" })
+}
+
+/// Whether these begin a Discord bot's token.
+pub(super) fn discord_begins(three: [u8; 3]) -> bool {
+    DISCORD.iter().zip(three).all(|(known, byte)| known.contains(&byte))
+}
+
+/// What begins a Discord bot's token: the first three characters of a number's digits in base64.
+pub(super) const DISCORD: [&[u8]; 3] = [b"MNO", b"DTjz", b"AEIMQUYcgk"];
+
+/// A Google refresh token, `1//0…`.
+pub(super) fn google_refresh(text: &[u8], at: usize) -> Option<Found> {
+    let length = text[at + 3..].iter().take(201).take_while(|byte| Url.has(**byte)).count();
+    let whole = begins(text, at) && text.get(at + 3) == Some(&b'0') && (40..=200).contains(&length);
+    (whole && varied(&text[at + 3..at + 3 + length])).then_some(Found { start: at, end: at + 3 + length, kind: "google-token" })
+}
+
+/// A Mailchimp key, found by the `-us` near its end.
+pub(super) fn mailchimp(text: &[u8], at: usize) -> Option<Found> {
+    let start = at.checked_sub(32).filter(|start| text[*start..at].iter().all(|byte| Hex.has(*byte)))?;
+    let digits = text[at + 3..].iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = begins(text, start) && (1..=2).contains(&digits) && varied(&text[start..at]);
+    whole.then_some(Found { start, end: at + 3 + digits, kind: "mailchimp-key" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shapes_are_in_order() {
+        for pair in SHAPES.windows(2) {
+            assert!(pair[0].prefix < pair[1].prefix, "{} comes before {}", pair[1].prefix, pair[0].prefix);
+        }
+        assert!(SHAPES.len() < 256 && SHAPES.iter().all(|shape| shape.prefix.len() >= 2 && shape.prefix.is_ascii()));
+    }
+}

@@ -1,0 +1,650 @@
+//! Credentials of many kinds in the texts where they are met, and what looks like them and is none.
+//!
+//! They are put together when the tests run, so that no scanner takes this file for a leak.
+
+mod settings;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::found::LOOKED_AT;
+use super::*;
+
+const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+const HEX: &str = "0123456789abcdef";
+const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// So many characters of an alphabet: not random, but as mixed as what is.
+fn drawn(alphabet: &str, length: usize) -> String {
+    let state = 0x2545_F491_4F6C_DD1D_u64 ^ length as u64;
+    let mut state = state;
+    let next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(alphabet.as_bytes()[state as usize % alphabet.len()])
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+fn encoded(text: &str) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            out.push(if place > three.len() { '=' } else { char::from(ALPHABET[(bits >> (18 - 6 * place) & 63) as usize]) });
+        }
+    }
+    out
+}
+
+fn percent(text: &str) -> String {
+    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn pem(label: &str) -> String {
+    let lines: Vec<String> = (0..6).map(|line| drawn(ALNUM, 64 - line / 5 * 20)).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+fn jwt() -> String {
+    let part = |value: &str| encoded(value).trim_end_matches('=').to_owned();
+    format!("{}.{}.{}", part(r#"{"alg":"HS256","typ":"JWT"}"#), part(r#"{"sub":"1234567890","admin":true}"#), drawn(ALNUM, 43))
+}
+
+/// Credentials that tell by themselves what they are, with their kinds.
+fn issued() -> Vec<(&'static str, String)> {
+    let of =
+        |kind, pieces: [&str; 2], alphabet: &str, length: usize| (kind, format!("{}{}{}", pieces[0], pieces[1], drawn(alphabet, length)));
+    let mut all = vec![
+        of("github-token", ["gh", "p_"], ALNUM, 36),
+        of("github-token", ["gh", "o_"], ALNUM, 36),
+        of("github-token", ["gh", "s_"], ALNUM, 36),
+        of("github-token", ["gh", "u_"], ALNUM, 36),
+        of("github-token", ["gh", "r_"], ALNUM, 76),
+        of("github-token", ["github", "_pat_"], ALNUM, 82),
+        of("gitlab-token", ["gl", "pat-"], ALNUM, 20),
+        of("gitlab-token", ["gl", "dt-"], ALNUM, 20),
+        of("gitlab-token", ["gl", "rt-"], ALNUM, 20),
+        of("slack-token", ["xo", "xb-"], ALNUM, 48),
+        of("slack-token", ["xo", "xp-"], ALNUM, 60),
+        of("slack-token", ["xa", "pp-"], ALNUM, 60),
+        of("aws-key-id", ["AK", "IA"], UPPER, 16),
+        of("aws-key-id", ["AS", "IA"], UPPER, 16),
+        of("google-key", ["AI", "za"], ALNUM, 35),
+        of("google-token", ["ya", "29."], ALNUM, 80),
+        of("google-secret", ["GOC", "SPX-"], ALNUM, 28),
+        of("google-token", ["1/", "/0"], ALNUM, 60),
+        of("openai-key", ["sk", "-"], ALNUM, 48),
+        of("openai-key", ["sk-", "proj-"], ALNUM, 120),
+        of("openai-key", ["sk-", "svcacct-"], ALNUM, 120),
+        of("anthropic-key", ["sk-", "ant-api03-"], ALNUM, 93),
+        of("openrouter-key", ["sk-", "or-v1-"], HEX, 64),
+        of("groq-key", ["gs", "k_"], ALNUM, 52),
+        of("xai-key", ["xa", "i-"], ALNUM, 80),
+        of("huggingface-token", ["h", "f_"], ALNUM, 34),
+        of("replicate-token", ["r", "8_"], ALNUM, 37),
+        of("perplexity-key", ["pp", "lx-"], ALNUM, 48),
+        of("nvidia-key", ["nv", "api-"], ALNUM, 64),
+        of("stripe-key", ["sk_", "live_"], ALNUM, 24),
+        of("stripe-key", ["sk_", "test_"], ALNUM, 99),
+        of("stripe-key", ["rk_", "live_"], ALNUM, 24),
+        of("webhook-secret", ["wh", "sec_"], ALNUM, 32),
+        of("shopify-token", ["shp", "at_"], HEX, 32),
+        of("square-token", ["sq0", "atp-"], ALNUM, 22),
+        of("twilio-key", ["S", "K"], HEX, 32),
+        of("mailgun-key", ["ke", "y-"], HEX, 32),
+        of("npm-token", ["np", "m_"], ALNUM, 36),
+        of("pypi-token", ["pypi-", "AgEIcHlwaS5vcmc"], ALNUM, 120),
+        of("rubygems-token", ["ruby", "gems_"], HEX, 48),
+        of("crates-io-token", ["ci", "o"], ALNUM, 32),
+        of("docker-token", ["dckr", "_pat_"], ALNUM, 27),
+        of("digitalocean-token", ["dop", "_v1_"], HEX, 64),
+        of("atlassian-token", ["AT", "ATT3"], ALNUM, 180),
+        of("linear-key", ["lin", "_api_"], ALNUM, 40),
+        of("notion-token", ["secret", "_"], ALNUM, 43),
+        of("notion-token", ["nt", "n_"], ALNUM, 46),
+        of("figma-token", ["fi", "gd_"], ALNUM, 40),
+        of("databricks-token", ["da", "pi"], HEX, 32),
+        of("newrelic-key", ["NR", "AK-"], UPPER, 27),
+        of("grafana-token", ["gl", "c_"], ALNUM, 80),
+        of("planetscale-token", ["pscale", "_tkn_"], ALNUM, 43),
+        of("supabase-key", ["sb", "p_"], HEX, 40),
+        of("vault-token", ["hv", "s."], ALNUM, 90),
+        of("doppler-token", ["dp.", "pt."], ALNUM, 43),
+        of("pulumi-token", ["pu", "l-"], HEX, 40),
+        of("age-key", ["AGE-SECRET", "-KEY-1"], UPPER, 58),
+        of("postman-key", ["PM", "AK-0123456789abcdef01234567-"], HEX, 34),
+        of("discord-webhook", ["https://discord.com/api", "/webhooks/123456789012345678/"], ALNUM, 68),
+        of("telegram-token", ["123456789", ":AA"], ALNUM, 33),
+        of("url-signature", ["X-Amz-", "Signature="], HEX, 64),
+        of("alibaba-key-id", ["LT", "AI"], ALNUM, 20),
+    ];
+    all.push(("sendgrid-key", format!("S{}.{}.{}", "G", drawn(ALNUM, 22), drawn(ALNUM, 43))));
+    all.push(("grafana-token", format!("gl{}_{}_{}", "sa", drawn(ALNUM, 32), drawn(HEX, 8))));
+    all.push(("airtable-token", format!("pa{}{}.{}", "t", drawn(ALNUM, 14), drawn(HEX, 64))));
+    all.push(("mailchimp-key", format!("{}-{}", drawn(HEX, 32), "us12")));
+    all.push((
+        "slack-webhook",
+        format!("https://hooks.slack{}/T{}/B{}/{}", ".com/services", drawn(UPPER, 9), drawn(UPPER, 9), drawn(ALNUM, 24)),
+    ));
+    all.push(("discord-token", format!("{}.{}.{}", &encoded("123456789012345678")[..24], drawn(ALNUM, 6), drawn(ALNUM, 38))));
+    all.push(("azure-secret", format!("{}8Q~{}", drawn(ALNUM, 3), drawn(ALNUM, 34))));
+    all.push(("dynatrace-token", format!("dt0{}.{}.{}", "c01", drawn(UPPER, 24), drawn(UPPER, 64))));
+    all.push(("jwt", jwt()));
+    for label in
+        ["RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+    {
+        all.push(("private-key", pem(label).trim_end().to_owned()));
+    }
+    all
+}
+
+/// Texts around a credential, where `@` stands for it.
+const AROUND: [&str; 12] = [
+    "@",
+    "your token is @.",
+    "$ curl -H 'X-Thing: @' https://api.host.test/v1",
+    "{\"value\": \"@\", \"next\": 1}",
+    "  12\tconst T: &str = \"@\";",
+    "src/main.rs:7: let t = '@';",
+    "error: 401 with (@), try again",
+    "größe → @ ✓",
+    "https://host.test/x?y=@&z=1",
+    "+    t = @\n-    t = none",
+    "line one\n@\nline three",
+    "{\\\"text\\\":\\\"a\\n@\\\"}",
+];
+
+#[track_caller]
+fn gone(text: &str, secret: &str, keys: Keys) -> String {
+    let redacted = super::text(text, keys);
+    // Of a secret, its first characters may stay; nothing else of it.
+    let core = &secret[secret.len() / 4 + 1..];
+    assert!(!redacted.contains(core), "{secret} is still in {redacted}");
+    assert!(redacted.contains("[REDACTED:"), "{redacted}");
+    assert_eq!(super::text(&redacted, keys), redacted, "twice is as once");
+    redacted.into_owned()
+}
+
+#[test]
+fn issued_credentials_are_found_in_every_text() {
+    let all = issued();
+    assert!(all.len() >= 60, "{} are too few", all.len());
+    for (kind, secret) in all {
+        for around in AROUND {
+            let text = around.replace('@', &secret);
+            let redacted = gone(&text, &secret, Keys::Unknown);
+            assert!(redacted.contains(&format!("[REDACTED:{kind} ")), "{kind}: {redacted}");
+            let (before, after) = around.split_once('@').expect("a place");
+            let scheme = if kind.ends_with("webhook") { "https" } else { "" };
+            assert!(redacted.starts_with(&format!("{before}{scheme}")) && redacted.ends_with(after), "{kind}: {redacted}");
+        }
+    }
+}
+
+#[test]
+fn issued_credentials_are_found_in_other_writings() {
+    for (kind, secret) in issued() {
+        let hidden = encoded(&format!("the thing is {secret}, keep it"));
+        gone(&format!("data: {hidden}\n"), &hidden, Keys::Unknown);
+        let twice = encoded(&hidden);
+        gone(&format!("data: {twice}\n"), &twice, Keys::Unknown);
+        let quoted = percent(&format!("x={secret}&y=1"));
+        let redacted = super::text(&quoted, Keys::Unknown);
+        assert!(redacted.contains("[REDACTED:"), "{kind}: {redacted}");
+    }
+}
+
+#[test]
+fn near_misses_stay() {
+    for (kind, secret) in issued() {
+        if matches!(kind, "private-key" | "jwt" | "url-signature") {
+            continue;
+        }
+        // Cut short, in the middle of a word, or with nothing in it.
+        let head = secret.find(|c: char| c.is_ascii_digit()).map_or(3, |at| at.clamp(2, 4));
+        let short = &secret[..head + 4];
+        assert_eq!(super::text(short, Keys::Unknown), short, "{kind}");
+        let masked: String = secret
+            .chars()
+            .enumerate()
+            .map(|(at, c)| if at < secret.len() / 2 && at < 10 || !c.is_ascii_alphanumeric() { c } else { 'x' })
+            .collect();
+        if !kind.contains("webhook") && !matches!(kind, "discord-token" | "mailchimp-key" | "telegram-token") {
+            assert_eq!(super::text(&masked, Keys::Unknown), masked, "{kind}");
+        }
+    }
+    for text in [
+        "the task-list-of-things-that-have-to-be-done-by-somebody-at-some-time",
+        "sk-learn-is-not-a-key-but-a-very-long-name-of-a-package-of-python",
+        "checksum = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"",
+        "commit 4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "\"integrity\": \"sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==\"",
+        "ASIAPACIFICREGIONNORTH",
+        "AKIA is what the ids of keys begin with",
+        "ghp_short",
+        "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAwJd1zV0mQ9b3\n-----END CERTIFICATE-----",
+        "const BEGIN: &str = \"-----BEGIN PRIVATE KEY-----\";\nconst END: &str = \"-----END PRIVATE KEY-----\";\n",
+        "eyJ is how a token begins; eyJhbGciOiJIUzI1NiJ9 alone is a header",
+        "https://docs.rs/serde_json/latest/serde_json/value/enum.Value.html#method.pointer",
+        "postgres://user:password@localhost/db, postgres://$USER:$PASS@host/db, https://user@host/x, ssh://git@host:22/x",
+        "Authorization: Bearer {token}",
+        "Bearer authentication-is-described-in-the-section-below",
+        "the basic authentication of HTTP",
+        "let password = read_password(&mut stdin)?;",
+        "fn token(&self) -> Option<Token>",
+        "--------------------------------------------------------------------------------",
+        "aVeryLongIdentifierThatSomebodyWroteInCamelCaseBecauseTheyCould",
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    ] {
+        assert_eq!(super::text(text, Keys::Unknown), text);
+        assert_eq!(super::text(text, Keys::Text), text);
+    }
+}
+
+#[test]
+fn values_of_telling_keys_are_found() {
+    let secret = "Tr0ub4dor&3x";
+    for around in [
+        "DB_PASSWORD=@",
+        "export API_KEY=@",
+        "   3\tPASSWORD=@",
+        "password: @",
+        "password: '@'",
+        "  \"password\": \"@\",",
+        "{\"db\":{\"password\":\"@\",\"port\":1}}",
+        "{\\\"password\\\":\\\"@\\\"}",
+        "client_secret = \"@\"",
+        "let password: &str = \"@\";",
+        "spring.datasource.password=@",
+        "<password>@</password>",
+        "config['secret'] = '@'",
+        "mysql --password=@ -u root",
+        "tool --token @ run",
+        "Server=db;User Id=sa;Password=@;Encrypt=true",
+        "//registry.host.test/:_authToken=@",
+        "machine host.test login me password @",
+        "AccountName=x;AccountKey=@;EndpointSuffix=core",
+        "passwörter: x\napi-key: @",
+        "postgres://app:@@db.internal:5432/app",
+        "redis://:@@cache/0",
+        "url = https://me:@@git.internal/x.git",
+    ] {
+        let text = match around.rsplit_once("@@") {
+            Some((before, after)) => format!("{before}{secret}@{after}"),
+            None => around.replace('@', secret),
+        };
+        let redacted = gone(&text, secret, Keys::Text);
+        let (before, after) = text.split_once(secret).expect("it is there");
+        assert!(redacted.starts_with(before), "{redacted}");
+        assert!(redacted.ends_with(after), "{redacted}");
+    }
+    let token = drawn(ALNUM, 40);
+    for around in [
+        "Authorization: Bearer @",
+        "curl -H \"Authorization: Bearer @\" https://host.test",
+        "headers = {'Authorization': 'token @'}",
+        "{\"authorization\": \"Bearer @\"}",
+        "Set-Cookie: session=@; Path=/; HttpOnly",
+        "cookie: theme=dark; sid=@",
+        "X-Api-Key: @",
+        "GET /x?access_token=@&page=2 HTTP/1.1",
+        "GET /x?next=%2Fy%3Faccess_token%3D@%26page%3D2 HTTP/1.1",
+        "aws_secret_access_key = @",
+    ] {
+        gone(&around.replace('@', &token), &token, Keys::Text);
+    }
+    let hidden = encoded(&format!("password={secret}\nuser=me\n"));
+    gone(&format!("  config.env: {hidden}"), &hidden, Keys::Unknown);
+    let basic = encoded(&format!("admin:{secret}"));
+    gone(&format!("curl -H 'authorization: basic {basic}' x"), &basic, Keys::Unknown);
+}
+
+#[test]
+fn what_stands_for_a_value_stays() {
+    for text in [
+        "password = ${DB_PASSWORD}",
+        "PASSWORD=$PASSWORD",
+        "password: {{ vault.password }}",
+        "password: <your password here>",
+        "password: changeme",
+        "password: \"your-password\"",
+        "password=********",
+        "token: xxxxxxxxxxxxxxxx",
+        "api_key = os.environ[\"API_KEY\"]",
+        "api_key = get_key(name)",
+        "secret: !vault secret",
+        "let token = self.next_token()?;",
+        "token: TokenStream,",
+        "secret = config.secret",
+        "password_file = /run/secrets/db",
+        "secret: /run/secrets/db",
+        "token=short",
+        "token_count = 123456789",
+        "max_tokens: 100000000",
+        "access_key_id = something-else",
+        "if password == \"letmein12\" {}",
+        "public_key: AAAAB3NzaC1yc2EAAAADAQABAAAB",
+        "password is required and has at least 12 characters",
+        "error: \"password\": \"must not be empty\"",
+        "api_key=api_key,",
+    ] {
+        assert_eq!(super::text(text, Keys::Text), text);
+    }
+}
+
+#[test]
+fn in_source_code_keys_say_nothing() {
+    for text in ["let password = \"Tr0ub4dor&3x\";", "token = \"abcdef123456\"", "\"secret\": \"s3cr3ts3cr3t\""] {
+        assert_eq!(super::text(text, Keys::Unknown), text);
+    }
+}
+
+#[test]
+fn base64_is_found_behind_signs_and_paths() {
+    let hidden = encoded(&issued()[0].1);
+    for around in ["DATA=@", "x --tok=@ y", "/a?blob=@&c=1", "path/to/@", "a=b=@", "data:text/plain;base64,@"] {
+        for keys in [Keys::Unknown, Keys::Settings] {
+            gone(&around.replace('@', &hidden), &hidden, keys);
+        }
+    }
+}
+
+#[test]
+fn what_a_mark_uncovers_is_looked_at_by_its_own_line() {
+    let text = "a Tr0ub4dor&3x password=hunter2hunter2\nb password=hunter2hunter2\n";
+    let second = text.find('\n').expect("a line");
+    let redacted = text_where(text, &|offset| if offset < second { Keys::Text } else { Keys::Unknown });
+    assert_eq!(redacted, "a Tr0ub4dor&3x password=[REDACTED:password hun…]\nb password=hunter2hunter2\n");
+}
+
+#[test]
+fn a_key_file_s_parts_are_found_without_its_beginning_or_end() {
+    let whole = pem("OPENSSH PRIVATE KEY");
+    let lines: Vec<&str> = whole.lines().collect();
+    let numbered = |lines: &[&str]| lines.iter().enumerate().map(|(at, line)| format!("{:>4}\t{line}\n", at + 3)).collect::<String>();
+    let in_grep = |lines: &[&str]| lines.iter().enumerate().map(|(at, line)| format!("keys/id_x:{at}: {line}\n")).collect::<String>();
+    let in_json = |lines: &[&str]| format!("{{\"private\": \"{}\\n\"}}", lines.join("\\n"));
+    let in_code = |lines: &[&str]| lines.iter().map(|line| format!("    \"{line}\\n\" +\n")).collect::<String>();
+    for part in [&lines[..], &lines[..4], &lines[2..], &lines[5..]] {
+        for text in [numbered(part), in_grep(part), part.join("\n")] {
+            gone(&text, part[1], Keys::Unknown);
+        }
+    }
+    for text in [in_json(&lines), in_code(&lines)] {
+        let redacted = gone(&text, lines[3], Keys::Unknown);
+        assert!(!redacted.contains(lines[6]), "{redacted}");
+    }
+    assert_eq!(super::text(&format!("a\n{whole}b\n"), Keys::Unknown), "a\n[REDACTED:private-key …]\nb\n");
+}
+
+#[test]
+fn a_private_key_is_found_by_how_it_begins() {
+    // As openssl and ssh-keygen begin them; not in one piece, so that no scanner takes this file for a leak.
+    for start in [
+        ["MIIE", "ogIBAAKCAQEA"],
+        ["MIIC", "XQIBAAKBgQDn"],
+        ["MIIJ", "JwIBAAKCAgEA"],
+        ["MIIE", "vgIBADANBgkqhkiG9w0B"],
+        ["MHcC", "AQEEIAYy"],
+        ["MIGk", "AgEBBDCj"],
+        ["MIHc", "AgEBBEIA"],
+        ["MIGH", "AgEAMBMGByqGSM49AgEG"],
+        ["MIG2", "AgEAMBAGByqGSM49AgEG"],
+        ["MIHu", "AgEAMBAGByqGSM49AgEG"],
+        ["MC4C", "AQAwBQYDK2VwBCIEILsT"],
+        ["b3Bl", "bnNzaC1rZXktdjEAAAAA"],
+    ] {
+        let lines: Vec<String> =
+            [start.concat(), String::new(), String::new()].map(|line| line.clone() + &drawn(ALNUM, 64 - line.len())).into();
+        for around in ["@", "  3\t@", "keys/x:3: @", "key = \"@\"", "(@)"] {
+            gone(&format!("a\n{}\nb\n", around.replace('@', &lines[0])), &lines[0], Keys::Unknown);
+        }
+        let whole = format!("a\n{}\n{}==\nuse std::io;\n", lines.join("\n"), drawn(ALNUM, 20));
+        assert_eq!(super::text(&whole, Keys::Unknown), "a\n[REDACTED:private-key …]\nuse std::io;\n");
+    }
+    for public in ["MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA", "MIIDXTCCAkWgAwIBAgIJAKoK", "MIIEpTCCA42gAwIBAgIEUdB"] {
+        let text = format!("{public}{}\n", drawn(ALNUM, 64 - public.len()));
+        assert_eq!(super::text(&text, Keys::Settings), text);
+    }
+}
+
+#[test]
+fn each_line_of_a_key_s_file_is_one_of_the_key() {
+    let whole = pem("OPENSSH PRIVATE KEY");
+    let lines: Vec<&str> = whole.lines().collect();
+    let part = format!("   3\t{}\n   4\t{}\n", lines[2], lines[3]);
+    assert_eq!(super::text(&part, Keys::PrivateKey), "   3\t[REDACTED:private-key …]\n   4\t[REDACTED:private-key …]\n");
+    assert_eq!(super::text(&part, Keys::Settings), part);
+    gone("PASSWORD=correcthorse", "correcthorse", Keys::PrivateKey);
+}
+
+#[test]
+fn json_is_redacted_by_its_keys() {
+    let value = json!({
+        "user": "me", "password": "correct horse", "apiKey": ["one-is-a-key", "two-is-a-key"], "tokens": 5, "token": { "value": "x", "password": "hunter22" },
+        "env": [{ "name": "DB_PASSWORD", "value": "hunter22" }, { "name": "HOME", "value": "/home/u" }],
+        "note": format!("see {}", issued()[0].1),
+    });
+    let redacted = super::json(value, Keys::Text);
+    assert_eq!(redacted["password"], "[REDACTED:password cor…]");
+    assert_eq!(redacted["apiKey"], json!(["[REDACTED:key one…]", "[REDACTED:key two…]"]));
+    assert_eq!(redacted["token"], json!({ "value": "x", "password": "[REDACTED:password hu…]" }));
+    assert_eq!(redacted["env"][0]["value"], "[REDACTED:password hu…]");
+    assert_eq!(redacted["env"][1]["value"], "/home/u");
+    assert_eq!(redacted["note"], "see [REDACTED:github-token ghp_…]");
+    assert_eq!(super::json(redacted.clone(), Keys::Text), redacted);
+}
+
+#[test]
+fn a_secret_in_pieces_is_found() {
+    let (_, secret) = &issued()[0];
+    for size in [1, 7, 20] {
+        let mut pieces: Vec<String> = secret.as_bytes().chunks(size).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect();
+        pieces.insert(0, "before ".to_owned());
+        pieces.push(" after".to_owned());
+        across(&mut pieces.iter_mut().collect::<Vec<_>>(), Keys::Text);
+        assert_eq!(pieces.concat(), "before [REDACTED:github-token ghp_…] after");
+    }
+    // The key may stand in one part, and the value in the next.
+    for (keys, told) in [(Keys::Text, false), (Keys::Settings, false), (Keys::Unknown, true)] {
+        let mut pieces = ["{\"password\": \"".to_owned(), "Tr0ub4dor&3x\"}".to_owned()];
+        across(&mut pieces.iter_mut().collect::<Vec<_>>(), keys);
+        assert_eq!(pieces.concat().contains("Tr0ub4dor&3x"), told, "{pieces:?}");
+    }
+}
+
+#[test]
+fn parts_are_redacted_whole() {
+    let (_, secret) = &issued()[0];
+    let meta = Some(json!({ "k": secret }));
+    for body in [Body::Text(secret.clone()), Body::Link(format!("https://x.test/{secret}")), Body::Bytes(secret.clone().into_bytes())] {
+        let part = content(Content { body, media_type: Some(secret.clone()), meta: meta.clone() }, Keys::Unknown);
+        assert!(!format!("{part:?}").contains(&secret[8..]), "{part:?}");
+    }
+    let image = Content { body: Body::Bytes(b"\x89PNG\xff".to_vec()), media_type: None, meta: None };
+    assert_eq!(content(image.clone(), Keys::Text), image);
+}
+
+/// Pieces of which secrets, their keys and what looks like them are made.
+fn piece() -> impl Strategy<Value = String> {
+    let known = [
+        "password",
+        "token=",
+        "api_key: ",
+        "\"secret\": \"",
+        "Authorization: Bearer ",
+        "Cookie: a=",
+        "://",
+        "user:",
+        "@host",
+        "gh",
+        "p_",
+        "sk-",
+        "AKIA",
+        "eyJ",
+        "-----BEGIN ",
+        "-----END ",
+        "RSA PRIVATE KEY-----",
+        "\n",
+        "\\n",
+        " ",
+        "\"",
+        "'",
+        "\\\"",
+        "%3D",
+        "%22",
+        "%",
+        "=",
+        ":",
+        "=>",
+        ";",
+        ",",
+        "$",
+        "{",
+        "[REDACTED:",
+        "[REDACTED:password hu…]",
+        "…]",
+        "é",
+        "漢",
+        "\u{1f600}",
+        "\t",
+        "<password>",
+        "</",
+        "login me password ",
+        "1//0",
+        "-us12",
+        ":AA",
+        "8Q~",
+        "MTIz",
+        "xxxxxxxx",
+        "hunter2hunter2",
+        "dXNlcj1tZQpwYXNzd29yZD1odW50ZXIyMg",
+        "password: |\n  ",
+        "\n  - ",
+        "\"pass\\u0077ord\": ",
+        "[",
+        "]",
+        "\"\"\"",
+        "\" value=\"",
+        "\n   3\t",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
+        2 => "[A-Za-z0-9]{1,40}",
+        1 => "[A-Za-z0-9+/=_.-]{16,80}",
+        1 => "\\PC{0,6}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics_nothing_grows_without_bound_and_twice_is_as_once(pieces in proptest::collection::vec(piece(), 0..40)) {
+        let text = pieces.concat();
+        for keys in [Keys::Unknown, Keys::Text, Keys::Settings, Keys::PrivateKey] {
+            let once = super::text(&text, keys);
+            prop_assert!(once.len() <= 8 * text.len(), "{text:?} grows to {once:?}");
+            let twice = super::text(&once, keys).into_owned();
+            prop_assert_eq!(&twice, &*once, "{:?}", text);
+        }
+        let mut parts = pieces.clone();
+        across(&mut parts.iter_mut().collect::<Vec<_>>(), Keys::Settings);
+        prop_assert_eq!(parts.len(), pieces.len());
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
+            super::json(value, Keys::Text);
+        }
+    }
+
+    #[test]
+    fn a_credential_is_found_wherever_it_stands(pieces in proptest::collection::vec(piece(), 0..12), at in 0_usize..12) {
+        let (_, secret) = &issued()[0];
+        let mut pieces = pieces;
+        pieces.insert(at.min(pieces.len()), format!(" {secret} "));
+        let redacted = super::text(&pieces.concat(), Keys::Text).into_owned();
+        prop_assert!(!redacted.contains(&secret[8..]), "{redacted}");
+    }
+}
+
+#[test]
+fn the_time_is_linear_whatever_is_written() {
+    // Each makes something begin again and again that has no end.
+    for piece in [
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\nAAAAAAAAAAAAAAAA\n",
+        "password=\"",
+        "pwd='\"",
+        "cookie:$",
+        "cookie: a",
+        "-eyJ",
+        "eyJ.",
+        "ATATT3",
+        "-ATATT3",
+        "%3D",
+        "%3D ",
+        "pwd%3D123456&",
+        "://",
+        "://a:b",
+        "token",
+        "key=",
+        "secret=\\\"",
+        "MTIz.",
+        "a\\",
+        "AAAA",
+        "[REDACTED:",
+        "login password ",
+        "<password>",
+        "sk-",
+        "1//0",
+        ":AA",
+        "\\n",
+        "Bearer ",
+        // The next ones have neither an end nor a line's end.
+        "-BEGIN PRIVATE KEY---- ",
+        "-BEGIN PRIVATE KEY---- : \n",
+        "-END PRIVATE KEY---- ",
+        "AAAAAAAAAAAAAAAAAAAA\n-END PRIVATE KEY---- ",
+        "%20%ff",
+        "-bearer",
+        "/basic",
+        "password=x1",
+        "login passwordpassword",
+        "MIIEogIBAAKCAQEAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA ",
+        "MIIEogIBAAKCAQEAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n",
+        "MIIEogIBAAKC ",
+        "pwd: |\n",
+        "pwd: |\n  pwd: |\n    ",
+        "pwd:\n  ",
+        "pwd:\n\n",
+        "token:\n- ",
+        "token: [",
+        "token: [\"a1b2c3d4e5\" ",
+        "pwd=\"\"\"a",
+        "pwd='''b",
+        "pwd=\"abc1234\n",
+        "\"\\u0070",
+        "\"pwd\" value=",
+        "- pwd:\n- changeme\n",
+        "pwd: [${A}, \"changeme\", ",
+        "pwds: [\"${A}\",\n",
+        "abcdefgh/",
+        "ZXhhbXBs/",
+        "ZXhhbXBsZSBleGFtcGxl/",
+        "pwd=\"a[REDACTED:password hu…]\n",
+    ] {
+        let mut text = piece.repeat((1 << 16) / piece.len());
+        // A mark at the end makes what would be a secret without it none.
+        text.push_str("[REDACTED:password hu…]");
+        for keys in [Keys::Unknown, Keys::Text, Keys::Settings, Keys::PrivateKey] {
+            LOOKED_AT.set(0);
+            super::text(&text, keys);
+            let looks = LOOKED_AT.get() / text.len();
+            assert!(looks <= 100, "each byte of {piece:?} was looked at {looks} times");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Directories and files by handle: their names, and what the kernel says of them.
+//!
+//! Everything below the root is opened through the handle of its parent by a single name, and no link is ever followed: wherever a
+//! name points to by the time it is opened, what lies elsewhere is not read.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use berth_system::mounts;
+
+/// The most bytes of names of one directory: about a million names. What comes after is counted as one thing that can't be read.
+const MAX_NAMES: usize = 32 << 20;
+
+/// How much of a directory's entries the kernel hands over at a time.
+const SCRATCH: usize = 32 << 10;
+
+/// How often an open is tried again that raced with a rename.
+const RACES: usize = 16;
+
+/// Names and kinds of the entries of a directory, without `.` and `..`.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// NUL-terminated, one after the other.
+    text: Vec<u8>,
+    entries: Vec<(u32, FileType)>,
+    /// Whether one of them begins with a dot: those of ignore files do.
+    pub(super) any_hidden: bool,
+}
+
+impl Names {
+    /// Reads the entries of a directory, with `buffer` as scratch space. False: there may be more than what was read.
+    pub(super) fn read(dir: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> (Self, bool) {
+        let mut names = Self { text: Vec::with_capacity(512), entries: Vec::with_capacity(32), any_hidden: false };
+        let mut entries = RawDir::new(dir, buffer);
+        while let Some(entry) = entries.next() {
+            let Ok(entry) = entry else { return (names, false) };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if names.text.len() > MAX_NAMES {
+                return (names, false);
+            }
+            let kind = match entry.file_type() {
+                // Some file systems don't say.
+                FileType::Unknown => stat(dir, name).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                kind => kind,
+            };
+            names.push(name, kind);
+        }
+        (names, true)
+    }
+
+    /// A single entry.
+    pub(super) fn one(name: &CStr, kind: FileType) -> Self {
+        let mut names = Self::default();
+        names.push(name, kind);
+        names
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn kind(&self, index: usize) -> FileType {
+        self.entries[index].1
+    }
+
+    pub(super) fn name(&self, index: usize) -> &CStr {
+        let start = self.entries[index].0 as usize;
+        CStr::from_bytes_until_nul(&self.text[start..]).unwrap_or_default()
+    }
+
+    fn push(&mut self, name: &CStr, kind: FileType) {
+        // Fits: `MAX_NAMES` is far below.
+        self.entries.push((self.text.len() as u32, kind));
+        self.text.extend_from_slice(name.to_bytes_with_nul());
+        self.any_hidden |= name.to_bytes().first() == Some(&b'.');
+    }
+}
+
+/// Opens the directory `name` of `dir`, for reading its entries.
+pub(super) fn open_directory(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    open(dir, name, OFlags::DIRECTORY)
+}
+
+/// Opens the regular file `name` of `dir`, and tells its metadata. A FIFO neither blocks nor is read, a device is not read.
+pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
+    let file = open(dir, name, OFlags::NOCTTY)?;
+    let stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok((file, stat)),
+        _ => Err(Errno::NOTSUP),
+    }
+}
+
+/// Bytes of a file.
+pub(super) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// The metadata of the entry `name` of `dir` itself, not of what it links to.
+pub(super) fn stat(dir: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Reads into `buffer` what comes next of a file; 0 at its end.
+pub(super) fn read(file: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::io::retry_on_intr(|| rustix::io::read(file, &mut *buffer))?)
+}
+
+/// Whether the directory behind a handle lies at `path`, says the kernel. It does not once it was moved or removed.
+pub(super) fn lies_at(dir: BorrowedFd<'_>, path: &[u8]) -> bool {
+    static HANDLES: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let handles = HANDLES.get_or_init(|| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok()
+    });
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let link = handles.as_ref().map(|handles| {
+        let name = rustix::path::DecInt::new(dir.as_raw_fd());
+        rustix::fs::readlinkat_raw(handles, name, &mut buffer)
+    });
+    matches!(link, Some(Ok((real, _))) if *real == *path)
+}
+
+fn open(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    for _ in 0..RACES {
+        match rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // Something is mounted there, which is looked at more closely.
+            Err(Errno::XDEV) if resolve.contains(ResolveFlags::NO_XDEV) => resolve.remove(ResolveFlags::NO_XDEV),
+            Ok(opened) if !resolve.contains(ResolveFlags::NO_XDEV) && mounts::is_kernels(&opened)? => return Err(Errno::ACCESS),
+            result => return result,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Space for reading a directory's entries, in a buffer that is kept.
+pub(super) fn scratch(buffer: &mut Vec<u8>) -> &mut [MaybeUninit<u8>] {
+    buffer.clear();
+    buffer.reserve(SCRATCH);
+    buffer.spare_capacity_mut()
+}
