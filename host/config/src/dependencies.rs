@@ -6,52 +6,35 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, rules};
-
-/// Which tools wait for others, in each session anew.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Dependencies {
-    /// Whether the rules hold.
-    pub enabled: bool,
-    /// What each tool that another one prefers adds to that one's rank, once it has come to an output.
-    pub boost_per_dep: Ratio,
-    /// The most that is added so.
-    pub max_total_boost: Ratio,
-    /// Tools that never wait.
-    pub always_on: Vec<String>,
-    /// What a tool waits for, by its full name.
-    pub rules: BTreeMap<String, DependencyRule>,
-}
+use super::rule::{Rule, section};
 
 // A rule that is added can close a circle, and what lies on one waits for nothing: so not even a further `requires` only narrows.
-rules!(Dependencies {
-    enabled: Rule::OnlyTrue,
-    boost_per_dep: Rule::Ignored,
-    max_total_boost: Rule::Ignored,
-    always_on: Rule::Ignored,
-    rules: Rule::Named(DependencyRule::RULES),
-});
-
-impl Default for Dependencies {
-    fn default() -> Self {
-        Self { enabled: false, boost_per_dep: Ratio(0.15), max_total_boost: Ratio(0.2), always_on: Vec::new(), rules: BTreeMap::new() }
+section! {
+    /// Which tools wait for others, in each session anew.
+    pub struct Dependencies {
+        /// Whether the rules hold.
+        pub enabled: bool, Rule::OnlyTrue;
+        /// What each tool that another one prefers adds to that one's rank, once it has come to an output.
+        pub boost_per_dep: Ratio = Ratio(0.15), Rule::Ignored;
+        /// The most that is added so.
+        pub max_total_boost: Ratio = Ratio(0.2), Rule::Ignored;
+        /// Tools that never wait.
+        pub always_on: Vec<String>, Rule::Ignored;
+        /// What a tool waits for, by its full name.
+        pub rules: BTreeMap<String, DependencyRule>, Rule::Named(DependencyRule::RULES);
     }
 }
 
-/// What one tool waits for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct DependencyRule {
-    /// Tools that have to come to an output in the session before this one is offered and may be called.
-    pub requires: Vec<String>,
-    /// Tools that raise this one's rank once they have come to an output.
-    pub prefers: Vec<String>,
+section! {
+    /// What one tool waits for.
+    #[derive(Eq)]
+    pub struct DependencyRule {
+        /// Tools that have to come to an output in the session before this one is offered and may be called.
+        pub requires: Vec<String>, Rule::Ignored;
+        /// Tools that raise this one's rank once they have come to an output.
+        pub prefers: Vec<String>, Rule::Ignored;
+    }
 }
-
-rules!(DependencyRule { requires: Rule::Ignored, prefers: Rule::Ignored });
 
 /// A number from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use berth_policy::SecurityLines;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, rules};
+use super::rule::{Rule, section};
 
 /// The name of the plugin that is built in, the one that gets the operator's rules.
 pub const BUILT_IN_FILTERS: &str = "filters";
@@ -14,51 +14,34 @@ pub const BUILT_IN_FILTERS: &str = "filters";
 /// Characters of a regular expression.
 const MAX_EXPRESSION: usize = 512;
 
-/// Filters of what tools answer a model with. What they leave out is kept for `read_overflow`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Filters {
-    /// Whether filters that make answers shorter are used. Those whose purpose is security are used in any case.
-    pub enabled: bool,
-    /// Rules of your own for the built-in filters; where empty, `filters.toml` beside your `berth.toml`. `~` is the home directory; a relative
-    /// path starts at the folder of the `berth.toml` that names it, or at the working directory where a variable or a flag does.
-    pub filters_path: String,
-    /// The plugins whose filters are used, by their names, in the order in which an answer goes through them. Only what is named here
-    /// filters; `filters` is built in.
-    pub chain: Vec<String>,
-    /// Lines that matter for security, which no filter takes out.
-    pub security: FilterSecurity,
-}
-
-rules!(Filters { enabled: Rule::Ignored, filters_path: Rule::Ignored, chain: Rule::Ignored, security: Rule::Table(FilterSecurity::RULES) });
-
-impl Default for Filters {
-    fn default() -> Self {
-        let chain = vec![BUILT_IN_FILTERS.to_owned()];
-        Self { enabled: true, filters_path: String::new(), chain, security: FilterSecurity::default() }
+section! {
+    /// Filters of what tools answer a model with. What they leave out is kept for `read_overflow`.
+    #[derive(Eq)]
+    pub struct Filters {
+        /// Whether filters that make answers shorter are used. Those whose purpose is security are used in any case.
+        pub enabled: bool = true, Rule::Ignored;
+        /// Rules of your own for the built-in filters; where empty, `filters.toml` beside your `berth.toml`. `~` is the home directory; a relative
+        /// path starts at the folder of the `berth.toml` that names it, or at the working directory where a variable or a flag does.
+        pub filters_path: String, Rule::Ignored;
+        /// The plugins whose filters are used, by their names, in the order in which an answer goes through them. Only what is named here
+        /// filters; `filters` is built in.
+        pub chain: Vec<String> = vec![BUILT_IN_FILTERS.to_owned()], Rule::Ignored;
+        /// Lines that matter for security, which no filter takes out.
+        pub security: FilterSecurity, Rule::Table(FilterSecurity::RULES);
     }
 }
 
-/// Lines that matter for security: a warning of unsafe code, a refused login, an advisory. Where a filter has left one out, it is put back,
-/// without the secrets in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct FilterSecurity {
-    /// Whether such lines are put back.
-    pub enabled: bool,
-    /// Regular expressions for more such lines, beside those that are known, in the syntax of the Rust crate `regex`, whatever the case: at
-    /// most 512 characters each.
-    #[schemars(extend("examples" = [["(?i)license violation"]]))]
-    pub extra_patterns: Vec<WrittenExpression>,
-}
-
-rules!(FilterSecurity { enabled: Rule::OnlyTrue, extra_patterns: Rule::Adds });
-
-impl Default for FilterSecurity {
-    fn default() -> Self {
-        Self { enabled: true, extra_patterns: Vec::new() }
+section! {
+    /// Lines that matter for security: a warning of unsafe code, a refused login, an advisory. Where a filter has left one out, it is put back,
+    /// without the secrets in it.
+    #[derive(Eq)]
+    pub struct FilterSecurity {
+        /// Whether such lines are put back.
+        pub enabled: bool = true, Rule::OnlyTrue;
+        /// Regular expressions for more such lines, beside those that are known, in the syntax of the Rust crate `regex`, whatever the case: at
+        /// most 512 characters each.
+        #[schemars(extend("examples" = [["(?i)license violation"]]))]
+        pub extra_patterns: Vec<WrittenExpression>, Rule::Adds;
     }
 }
 

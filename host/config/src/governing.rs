@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::PathGlob;
-use super::rule::{Rule, rules};
+use super::rule::{Rule, section};
 
 /// How much may happen without a person. What only reads is allowed within its grants, whatever stands here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -110,30 +110,24 @@ impl JsonSchema for WrittenPattern {
     }
 }
 
-/// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing passes that none of those matches.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct PolicyRules {
-    /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything. One with `effect = "allow"`
-    /// makes the set a list of all that may run: what none of those matches is refused, all but `read_overflow`.
-    pub rules: Vec<PolicyRule>,
+section! {
+    /// Rules over all tools. A denial wins, whatever else allows; where a rule allows, nothing passes that none of those matches.
+    pub struct PolicyRules {
+        /// The rules, at most 256, in no order that matters. What a rule doesn't say matches anything. One with `effect = "allow"`
+        /// makes the set a list of all that may run: what none of those matches is refused, all but `read_overflow`.
+        pub rules: Vec<PolicyRule>, Rule::Denials("effect");
+    }
 }
 
-rules!(PolicyRules { rules: Rule::Denials("effect") });
-
-/// More rules over all tools, for those who keep who may do what apart from what may be done at all. They can only take away too.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Authorization {
-    /// Whether the rules count.
-    pub enabled: bool,
-    /// The rules, as in `[tools.policy]`.
-    pub rules: Vec<PolicyRule>,
+section! {
+    /// More rules over all tools, for those who keep who may do what apart from what may be done at all. They can only take away too.
+    pub struct Authorization {
+        /// Whether the rules count.
+        pub enabled: bool, Rule::OnlyTrue;
+        /// The rules, as in `[tools.policy]`.
+        pub rules: Vec<PolicyRule>, Rule::Denials("effect");
+    }
 }
-
-rules!(Authorization { enabled: Rule::OnlyTrue, rules: Rule::Denials("effect") });
 
 /// One rule over all tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

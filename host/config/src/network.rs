@@ -8,33 +8,31 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hosts::host_grant;
-use super::rule::{Rule, rules};
-
-/// How requests of all plugins leave this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Network {
-    /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
-    /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
-    pub proxy: Option<WrittenProxy>,
-    /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
-    /// `NO_PROXY` says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
-    pub no_proxy: Option<Vec<WithoutProxy>>,
-    /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
-    pub proxy_resolves: bool,
-    /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
-    /// `berth.toml` that names it.
-    #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
-    pub authorities: Vec<String>,
-}
+use super::rule::{Rule, section};
 
 // Whoever chooses the proxy or an authority reads along.
-rules!(Network { proxy: Rule::Ignored, no_proxy: Rule::Ignored, proxy_resolves: Rule::OnlyFalse, authorities: Rule::Ignored });
+section! {
+    /// How requests of all plugins leave this machine.
+    #[derive(Eq)]
+    pub struct Network {
+        /// The proxy that requests go through, as `"http://proxy.example.com:3128"`; `""` is none. Where the key is absent: what `HTTPS_PROXY` or
+        /// `ALL_PROXY` say in your environment, where a proxy's password belongs too.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["http://proxy.example.com:3128"]))]
+        pub proxy: Option<WrittenProxy>, Rule::Ignored;
+        /// Hosts that are reached without the proxy: names, with everything below them, addresses and ranges. Where the key is absent: what
+        /// `NO_PROXY` says.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = [["localhost", "10.0.0.0/8"]]))]
+        pub no_proxy: Option<Vec<WithoutProxy>>, Rule::Ignored;
+        /// Whether the proxy looks names up, where this machine can't. What they resolve to isn't checked then.
+        pub proxy_resolves: bool, Rule::OnlyFalse;
+        /// PEM files with certificates of authorities that are believed beside those of the system. A relative path starts at the folder of the
+        /// `berth.toml` that names it.
+        #[schemars(extend("examples" = [["~/company-ca.pem"]]))]
+        pub authorities: Vec<String>, Rule::Ignored;
+    }
+}
 
 /// The address of a proxy: `http://host:port`. Empty: none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

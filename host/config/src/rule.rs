@@ -1,7 +1,7 @@
 //! What a `berth.toml` in the working directory may do to each key: it narrows and never widens.
 //!
-//! The directory is what tools may write and what repositories ship, so whoever wrote that file is a stranger. The rules stand beside the
-//! types that they are for, and a key without one doesn't compile.
+//! The directory is what tools may write and what repositories ship, so whoever wrote that file is a stranger. The rules stand
+//! beside the keys that they are for, and a key without one doesn't compile.
 
 use serde_json::Value;
 
@@ -45,16 +45,48 @@ pub(super) enum Rule {
     Ignored,
 }
 
-/// Gives each key of a table its rule.
-macro_rules! rules {
-    ($table:ident { $($key:ident: $rule:expr),* $(,)? }) => {
+/// Declares a table of the configuration, with everything about a key in one place:
+///
+/// ```text
+/// /// What it means: the documents, the template and the schema show this.
+/// pub key: Type = default, Rule::OnlyFalse;
+/// ```
+///
+/// A key without a default has that of its type. The rule says what a `berth.toml` in the working
+/// directory may do to the key; without one it doesn't compile.
+macro_rules! section {
+    (
+        $(#[$attribute:meta])*
+        pub struct $table:ident {
+            $(
+                $(#[$key_attribute:meta])*
+                pub $key:ident: $type:ty $(= $default:expr)?, $rule:expr;
+            )*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(default)]
+        #[schemars(deny_unknown_fields)]
+        pub struct $table {
+            $(
+                $(#[$key_attribute])*
+                pub $key: $type,
+            )*
+        }
+
         impl $table {
             /// What a `berth.toml` in the working directory may do to each key.
             pub(super) const RULES: &[(&str, Rule)] = &[$((stringify!($key), $rule)),*];
         }
 
-        // Taken apart without `..`, so that a key that has no rule is an error here.
-        const _: fn($table) = |$table { $($key: _),* }| {};
+        impl Default for $table {
+            fn default() -> Self {
+                Self { $($key: section!(@default $($default)?)),* }
+            }
+        }
     };
+    (@default) => { Default::default() };
+    (@default $default:expr) => { $default };
 }
-pub(super) use rules;
+pub(super) use section;

@@ -6,68 +6,55 @@ use berth_policy::egress::{Placement, SecretHost, SecretRule};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::rule::{Rule, rules};
+use super::rule::{Rule, section};
 use super::{Method, VariableName};
 
-/// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Secret {
-    /// The variable of your environment that holds it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
-    pub env: Option<VariableName>,
-    /// The file that holds it and nothing else. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that
-    /// names it. No tool reads or writes the file.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("examples" = ["~/.config/example/token"]))]
-    pub file: String,
-    /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No shell is in between.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [["pass", "show", "example"]]))]
-    pub command: Vec<String>,
-    /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
-    #[serde(skip_serializing_if = "Keyring::is_none")]
-    pub keyring: Keyring,
-    /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by https, and `"api.example.com:8443"` or
-    /// `"localhost:3000"` on that port. At least one has to be named, and behind a `*` at least two parts of a name.
-    pub hosts: Vec<WrittenSecretHost>,
-    /// The methods of the requests that it is put into; where empty, all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [["GET"]]))]
-    pub methods: Vec<Method>,
-    /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for `/v10`. Where empty, all paths.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [["/v1"]]))]
-    pub paths: Vec<PathPrefix>,
-    /// The header that it is put into; where nothing is said, `Authorization`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["X-Api-Key"]))]
-    pub header: Option<HeaderName>,
-    /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization` and nothing in others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["Token "]))]
-    pub prefix: Option<Prefix>,
-    /// The parameter of the URL's query that it is put into, in place of a header.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["api_key"]))]
-    pub query: Option<QueryName>,
-}
-
 // Where it comes from and where it goes is said in one place, so that nobody has to put two files together to know.
-rules!(Secret {
-    env: Rule::Ignored,
-    file: Rule::Ignored,
-    command: Rule::Ignored,
-    keyring: Rule::Table(Keyring::RULES),
-    hosts: Rule::Ignored,
-    methods: Rule::Ignored,
-    paths: Rule::Ignored,
-    header: Rule::Ignored,
-    prefix: Rule::Ignored,
-    query: Rule::Ignored,
-});
+section! {
+    /// Where a secret comes from, by one of `env`, `file`, `command` and `keyring`, and into which requests it is put.
+    #[derive(Eq)]
+    pub struct Secret {
+        /// The variable of your environment that holds it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["EXAMPLE_TOKEN"]))]
+        pub env: Option<VariableName>, Rule::Ignored;
+        /// The file that holds it and nothing else. `~` is the home directory; a relative path starts at the folder of the `berth.toml` that
+        /// names it. No tool reads or writes the file.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        #[schemars(extend("examples" = ["~/.config/example/token"]))]
+        pub file: String, Rule::Ignored;
+        /// The program that prints it, and its arguments, as in `["pass", "show", "example"]`. No shell is in between.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("examples" = [["pass", "show", "example"]]))]
+        pub command: Vec<String>, Rule::Ignored;
+        /// The entry of the desktop's keyring that holds it, which the program `secret-tool` looks up.
+        #[serde(skip_serializing_if = "Keyring::is_none")]
+        pub keyring: Keyring, Rule::Table(Keyring::RULES);
+        /// The hosts that it is sent to: `"api.example.com"` and `"*.example.com"` on port 443, by https, and `"api.example.com:8443"` or
+        /// `"localhost:3000"` on that port. At least one has to be named, and behind a `*` at least two parts of a name.
+        pub hosts: Vec<WrittenSecretHost>, Rule::Ignored;
+        /// The methods of the requests that it is put into; where empty, all.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("examples" = [["GET"]]))]
+        pub methods: Vec<Method>, Rule::Ignored;
+        /// The beginnings of their paths, by whole segments: `"/v1"` is for `/v1/items`, not for `/v10`. Where empty, all paths.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(extend("examples" = [["/v1"]]))]
+        pub paths: Vec<PathPrefix>, Rule::Ignored;
+        /// The header that it is put into; where nothing is said, `Authorization`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["X-Api-Key"]))]
+        pub header: Option<HeaderName>, Rule::Ignored;
+        /// What stands before it in the header; where nothing is said, `Bearer ` in `Authorization` and nothing in others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["Token "]))]
+        pub prefix: Option<Prefix>, Rule::Ignored;
+        /// The parameter of the URL's query that it is put into, in place of a header.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("examples" = ["api_key"]))]
+        pub query: Option<QueryName>, Rule::Ignored;
+    }
+}
 
 /// A host that a secret is sent to, or `*.` and a name for all below it, with or without a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -102,18 +89,16 @@ impl JsonSchema for WrittenSecretHost {
     }
 }
 
-/// The entry of the desktop's keyring that holds a secret.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Keyring {
-    /// Its attribute `service`.
-    pub service: String,
-    /// Its attribute `account`.
-    pub account: String,
+section! {
+    /// The entry of the desktop's keyring that holds a secret.
+    #[derive(Eq)]
+    pub struct Keyring {
+        /// Its attribute `service`.
+        pub service: String, Rule::Ignored;
+        /// Its attribute `account`.
+        pub account: String, Rule::Ignored;
+    }
 }
-
-rules!(Keyring { service: Rule::Ignored, account: Rule::Ignored });
 
 impl Keyring {
     /// Whether no entry is named.

@@ -7,97 +7,56 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::presets::{PRESETS, Preset, preset};
-use super::rule::{Rule, rules};
+use super::rule::{Rule, section};
 use super::{AllowedPath, Bounded, PathAccess, WrittenPattern};
 
-/// What commands may do, whichever tool runs them, and what the processes of calls see and use.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct Shell {
-    /// Whether there is the `bash` tool: `false` takes it out of the catalogue.
-    pub enabled: bool,
-    /// Directories that commands may use. The default, and an empty list, is the working directory, read and write. What
-    /// `[tools.file] deny_read`, `allow_read` and `deny_write` say counts there too, but for the default of `deny_write`: git writes to `.git`.
-    pub allowed_paths: Vec<AllowedPath>,
-    /// Whether commands reach the network: never, if a person approves, or always. `allow_network = false` is another way to say `"deny"`,
-    /// `allow_network = true` to say `"allow"`.
-    pub network: NetworkGrant,
-    /// How much of the kernel's sandbox there has to be, for commands and for the programs that plugins start: all of it, or nothing starts;
-    /// what this machine gives, while what is missing is told; or none of it.
-    pub sandbox: SandboxMode,
-    /// Tools of yours that commands use, by name: their caches, programs and settings are granted, their credentials are not.
-    pub presets: Vec<PresetName>,
-    /// Variables of your environment that commands get beside the usual ones, by name. One that looks like a credential is passed on only
-    /// from here.
-    pub env: Vec<VariableName>,
-    /// Sockets of other programs in the granted directories that commands may connect to, and folders of such. Others are covered up: the
-    /// program that listens runs outside of the sandbox. `~` is the home directory, and a relative path starts at the working directory.
-    pub sockets: Vec<String>,
-    /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
-    /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
-    pub blocked_commands: Vec<WrittenPattern>,
-    /// Those of the commands that are always blocked which are not.
-    pub allowed_commands: Vec<WrittenPattern>,
-    /// The programs that a command may start, by their names, and no other; none: any. What a shell does by itself (`cd`, `echo`, …) is none of
-    /// them, and a command that can't be seen through is refused.
-    pub only_commands: Vec<WrittenPattern>,
-    /// Whether a command that can't be seen through is refused, rather than asked for, and one that holds `$(…)`, backticks, `<(…)` or
-    /// `>(…)`.
-    pub strict_parse: bool,
-    /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
-    pub confirm_patterns: Vec<WrittenPattern>,
-    /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
-    pub block_high_risk_commands: bool,
-    /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
-    pub require_approval_for_medium_risk: bool,
-    /// What the processes of one command may use, and those of one program that a plugin starts.
-    pub limits: ProcessLimits,
+section! {
+    /// What commands may do, whichever tool runs them, and what the processes of calls see and use.
+    pub struct Shell {
+        /// Whether there is the `bash` tool: `false` takes it out of the catalogue.
+        pub enabled: bool = true, Rule::OnlyFalse;
+        /// Directories that commands may use. The default, and an empty list, is the working directory, read and write. What
+        /// `[tools.file] deny_read`, `allow_read` and `deny_write` say counts there too, but for the default of `deny_write`: git writes to `.git`.
+        pub allowed_paths: Vec<AllowedPath> = vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }], Rule::Directories;
+        /// Whether commands reach the network: never, if a person approves, or always. `allow_network = false` is another way to say `"deny"`,
+        /// `allow_network = true` to say `"allow"`.
+        pub network: NetworkGrant, Rule::Stricter(&["deny", "ask", "allow"]);
+        /// How much of the kernel's sandbox there has to be, for commands and for the programs that plugins start: all of it, or nothing starts;
+        /// what this machine gives, while what is missing is told; or none of it.
+        pub sandbox: SandboxMode, Rule::Stricter(&["strict", "best-effort", "off"]);
+        /// Tools of yours that commands use, by name: their caches, programs and settings are granted, their credentials are not.
+        pub presets: Vec<PresetName>, Rule::Subset;
+        /// Variables of your environment that commands get beside the usual ones, by name. One that looks like a credential is passed on only
+        /// from here.
+        pub env: Vec<VariableName>, Rule::Subset;
+        /// Sockets of other programs in the granted directories that commands may connect to, and folders of such. Others are covered up: the
+        /// program that listens runs outside of the sandbox. `~` is the home directory, and a relative path starts at the working directory.
+        pub sockets: Vec<String>, Rule::Subset;
+        /// Commands that never run, beside those that are always blocked: `rm -rf /`, `sudo`, `mkfs`, `dd if=`, `curl`, `wget`, `nc`, `ncat`,
+        /// `netcat`, `shutdown`, `reboot`, `halt`. A program, or a program and arguments that it has among its own.
+        pub blocked_commands: Vec<WrittenPattern>, Rule::Adds;
+        /// Those of the commands that are always blocked which are not.
+        pub allowed_commands: Vec<WrittenPattern>, Rule::Subset;
+        /// The programs that a command may start, by their names, and no other; none: any. What a shell does by itself (`cd`, `echo`, …) is none of
+        /// them, and a command that can't be seen through is refused.
+        pub only_commands: Vec<WrittenPattern>, Rule::Restricts;
+        /// Whether a command that can't be seen through is refused, rather than asked for, and one that holds `$(…)`, backticks, `<(…)` or
+        /// `>(…)`.
+        pub strict_parse: bool, Rule::OnlyTrue;
+        /// Texts that a command asks for which holds one. They count where `[tools.permissions]` has nothing for `bash`.
+        pub confirm_patterns: Vec<WrittenPattern> = CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(), Rule::Adds;
+        /// Whether commands of high risk (`rm`, `chmod`, `ssh`, …) are refused, rather than asked for.
+        pub block_high_risk_commands: bool, Rule::OnlyTrue;
+        /// Whether commands of medium risk (`git push`, `mv`, `npm install`, …) ask, unless a permission allows them.
+        pub require_approval_for_medium_risk: bool = true, Rule::OnlyTrue;
+        /// What the processes of one command may use, and those of one program that a plugin starts.
+        pub limits: ProcessLimits, Rule::Table(ProcessLimits::RULES);
+    }
 }
-
-rules!(Shell {
-    enabled: Rule::OnlyFalse,
-    allowed_paths: Rule::Directories,
-    network: Rule::Stricter(&["deny", "ask", "allow"]),
-    sandbox: Rule::Stricter(&["strict", "best-effort", "off"]),
-    presets: Rule::Subset,
-    env: Rule::Subset,
-    sockets: Rule::Subset,
-    blocked_commands: Rule::Adds,
-    allowed_commands: Rule::Subset,
-    only_commands: Rule::Restricts,
-    strict_parse: Rule::OnlyTrue,
-    confirm_patterns: Rule::Adds,
-    block_high_risk_commands: Rule::OnlyTrue,
-    require_approval_for_medium_risk: Rule::OnlyTrue,
-    limits: Rule::Table(ProcessLimits::RULES),
-});
 
 /// What a command asks for where nothing else is said.
 const CONFIRM: [&str; 12] =
     ["rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<", "eval "];
-
-impl Default for Shell {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            allowed_paths: vec![AllowedPath { path: ".".to_owned(), access: PathAccess::ReadWrite }],
-            network: NetworkGrant::default(),
-            sandbox: SandboxMode::default(),
-            presets: Vec::new(),
-            env: Vec::new(),
-            sockets: Vec::new(),
-            blocked_commands: Vec::new(),
-            allowed_commands: Vec::new(),
-            only_commands: Vec::new(),
-            strict_parse: false,
-            confirm_patterns: CONFIRM.iter().map(|text| WrittenPattern((*text).to_owned())).collect(),
-            block_high_risk_commands: false,
-            require_approval_for_medium_risk: true,
-            limits: ProcessLimits::default(),
-        }
-    }
-}
 
 /// Whether processes reach the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -137,44 +96,22 @@ impl From<SandboxMode> for confine::Sandbox {
     }
 }
 
-/// What the processes of one command may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(deny_unknown_fields)]
-pub struct ProcessLimits {
-    /// MiB of memory, of each and of all together.
-    pub memory_mib: Bounded<16, 1_048_576>,
-    /// Processes and threads at a time.
-    pub processes: Bounded<4, 65_536>,
-    /// Seconds of processor time, all together.
-    pub cpu_secs: Bounded<1, 604_800>,
-    /// MiB of a file that is written.
-    pub file_mib: Bounded<1, 1_048_576>,
-    /// Files, sockets and pipes that each may have open.
-    pub open_files: Bounded<64, 1_048_576>,
-    /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie in memory.
-    pub scratch_mib: Bounded<1, 1_048_576>,
-}
-
-rules!(ProcessLimits {
-    memory_mib: Rule::Smaller,
-    processes: Rule::Smaller,
-    cpu_secs: Rule::Smaller,
-    file_mib: Rule::Smaller,
-    open_files: Rule::Smaller,
-    scratch_mib: Rule::Smaller,
-});
-
-impl Default for ProcessLimits {
-    fn default() -> Self {
-        Self {
-            memory_mib: Bounded::clamped(4096),
-            processes: Bounded::clamped(512),
-            cpu_secs: Bounded::clamped(3600),
-            file_mib: Bounded::clamped(4096),
-            open_files: Bounded::clamped(4096),
-            scratch_mib: Bounded::clamped(1024),
-        }
+section! {
+    /// What the processes of one command may use.
+    #[derive(Copy, Eq)]
+    pub struct ProcessLimits {
+        /// MiB of memory, of each and of all together.
+        pub memory_mib: Bounded<16, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        /// Processes and threads at a time.
+        pub processes: Bounded<4, 65_536> = Bounded::clamped(512), Rule::Smaller;
+        /// Seconds of processor time, all together.
+        pub cpu_secs: Bounded<1, 604_800> = Bounded::clamped(3600), Rule::Smaller;
+        /// MiB of a file that is written.
+        pub file_mib: Bounded<1, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        /// Files, sockets and pipes that each may have open.
+        pub open_files: Bounded<64, 1_048_576> = Bounded::clamped(4096), Rule::Smaller;
+        /// MiB of the `/tmp` and the home directory that are their own and go with them. They lie in memory.
+        pub scratch_mib: Bounded<1, 1_048_576> = Bounded::clamped(1024), Rule::Smaller;
     }
 }
 
