@@ -109,7 +109,8 @@ fn of_one_call_so_many_are_told_and_the_others_counted() {
         assert_eq!((requests.len(), found.len()), (1025, 1027));
         assert_eq!(requests[1024]["more_requests"], 76, "{}", requests[1024]);
         assert_eq!(requests[..1024].iter().filter(|record| record["status"] == 200).count(), 3);
-        assert!(requests[3..1024].iter().all(|record| record["reason"].is_string()));
+        // Requests end in any order.
+        assert_eq!(requests[..1024].iter().filter(|record| record["reason"].is_string()).count(), 1021);
         let stats = trail(&scene).stats().expect("it is readable");
         assert_eq!(stats.iter().map(|tool| tool.requests).sum::<u64>(), 1100, "{stats:?}");
     });
